@@ -10,10 +10,10 @@ use crate::options::{ConsoleMode, LogPart, Output, QmpTask};
 
 const HOW: &str = "
 It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD_KUBECTL names another kubectl.
-console, qmp, vnc, pause, unpause, reset, soft-reboot, freeze, unfreeze and logs --part go through `kubectl exec` and need the
-right to create pods/exec;
-explain uses it where you have it. start, stop and restart need to patch virtualmachines and virtualmachines/status, as the
-roles admin and edit may. why, and logs without --part, only read. cluster install and uninstall need the rights of an administrator.";
+start, stop, restart, pause, unpause, reset, soft-reboot, freeze, unfreeze, console and vnc use subresources of KubeVirt, each with a
+right of its own (update virtualmachines/start, get virtualmachineinstances/console, ...), as the roles admin and edit have them.
+qmp, console --view and logs --part go through `kubectl exec` and need the right to create pods/exec; explain uses it where
+you have it. why, and logs without --part, only read. cluster install and uninstall need the rights of an administrator.";
 
 /// Starts, stops and looks into virtual machines on a Kubernetes cluster.
 #[derive(Debug, Parser)]
@@ -93,7 +93,7 @@ pub(crate) enum PluginCommand {
     Unpause(GuestActionArgs),
     /// Press the reset button of machines.
     Reset(GuestActionArgs),
-    /// Have the guests of machines reboot: guest agent, or power button and a reset once it is off.
+    /// Ask the guests of machines to reboot: guest agent, or power button and a reset once it is off.
     SoftReboot(GuestActionArgs),
     /// Freeze the file systems of guests, by their agents, for a consistent copy of their disks.
     Freeze(FreezeArgs),
@@ -145,8 +145,7 @@ pub(crate) struct PowerArgs {
   kubectl garboard stop hello web --grace-period 5
   kubectl garboard stop --force hello
 
-A machine of runStrategy Always or Once becomes Halted; one of Manual or RerunOnFailure stays what it is.
---force and --grace-period go through `kubectl exec` and need the right to create pods/exec.")]
+A machine of runStrategy Always or Once becomes Halted; one of Manual or RerunOnFailure stays what it is.")]
 pub(crate) struct StopArgs {
     #[command(flatten)]
     pub(crate) power: PowerArgs,

@@ -6,9 +6,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use garboard_protocol::control::{ConsoleAccess, ControlRequest, Session};
 
-use crate::line::{Line, Outgoing};
+use crate::exit;
+use crate::failure::Failure;
+use crate::find;
+use crate::kubectl::{Kubectl, failed};
+use crate::line::{Incoming, Line, Outgoing};
 use crate::options::ConsoleMode;
 use crate::output::note;
+use crate::stream::{self, Stream, Streams};
 
 /// Ctrl-], as telnet and virtctl have it.
 pub const ESCAPE: u8 = 0x1d;
@@ -71,12 +76,45 @@ impl Drop for RawTerminal {
     }
 }
 
-/// Attaches the terminal to a machine until one side leaves.
-pub(crate) fn attend(mut line: Line, access: ConsoleAccess) -> anyhow::Result<AttachmentEnd> {
-    line.open(ControlRequest::Console { access, session: Session::None })?;
+/// Shows a machine's console at the terminal until one side leaves.
+pub(crate) fn view(mut line: Line) -> anyhow::Result<AttachmentEnd> {
+    line.open(ControlRequest::Console { access: ConsoleAccess::View, session: Session::None })?;
     line.incoming.set_patience(None);
     let _raw = RawTerminal::enter()?;
-    relay(line, io::stdin(), io::stdout())
+    relay(line.incoming, line.outgoing, io::stdin(), io::stdout())
+}
+
+/// Attaches the terminal to a machine's console until one side leaves, as the session of it, with these parameters.
+pub(crate) fn session(kubectl: &Kubectl, name: &str, parameters: &str) -> anyhow::Result<u8> {
+    let running = find::running(kubectl, name)?;
+    let machine = running.machine();
+    let streams = Streams::start(kubectl, running.subresource("console"))?;
+    let Stream { incoming, outgoing, ending } = streams.open(parameters).map_err(|failure| failed(advised(failure)))?;
+    let outcome = {
+        let _raw = RawTerminal::enter()?;
+        relay(incoming, outgoing, io::stdin(), io::stdout())
+    };
+    // Also where it shows first in what was typed.
+    if !matches!(outcome, Ok(AttachmentEnd::Detached))
+        && let Err(error) = stream::judge(&ending, &machine)
+    {
+        // The guest has left the cursor somewhere in a line.
+        note!("\r");
+        return Err(error);
+    }
+    report_end(outcome?, &machine);
+    Ok(exit::OK)
+}
+
+/// What to do about a session that is there.
+fn advised(failure: Failure) -> Failure {
+    if let Failure::Refused(text) = &failure
+        && text.contains("another client")
+        && !text.contains("--take-over")
+    {
+        return Failure::Refused(format!("{text}; watch with --view or replace it with --take-over"));
+    }
+    failure
 }
 
 /// What happened at one of the two ends.
@@ -88,8 +126,12 @@ enum Happened {
     TypedAll,
 }
 
-fn relay(line: Line, keyboard: impl Read + Send + 'static, screen: impl Write) -> anyhow::Result<AttachmentEnd> {
-    let Line { incoming, outgoing, .. } = line;
+fn relay(
+    incoming: Incoming,
+    outgoing: Outgoing,
+    keyboard: impl Read + Send + 'static,
+    screen: impl Write,
+) -> anyhow::Result<AttachmentEnd> {
     // One of each in flight: a slow terminal slows the guest's output down, as a serial port would.
     let (sender, happened) = sync_channel(2);
     let of_guest = sender.clone();
@@ -101,7 +143,7 @@ fn relay(line: Line, keyboard: impl Read + Send + 'static, screen: impl Write) -
         let _ = forward(keyboard, &sender, Happened::Typed);
         let _ = sender.send(Happened::TypedAll);
     });
-    serve(&happened, outgoing, screen)
+    serve(outgoing, happened, screen)
 }
 
 /// Until the reader has no more, or the receiver is gone.
@@ -124,7 +166,8 @@ fn forward(
     }
 }
 
-fn serve(happened: &Receiver<Happened>, mut guest: Outgoing, mut screen: impl Write) -> anyhow::Result<AttachmentEnd> {
+/// At the end nothing more is taken from the guest, and then the way to it is closed: of the parameters the first is dropped last.
+fn serve(mut guest: Outgoing, happened: Receiver<Happened>, mut screen: impl Write) -> anyhow::Result<AttachmentEnd> {
     loop {
         match happened.recv()? {
             Happened::Printed(bytes) => {
@@ -143,8 +186,8 @@ fn serve(happened: &Receiver<Happened>, mut guest: Outgoing, mut screen: impl Wr
                     return Ok(AttachmentEnd::Detached);
                 }
             }
-            // Output is shown on until the machine closes the console. The way through kubectl cannot be closed in one
-            // direction only.
+            // Output is shown on until the machine closes the console. Neither a websocket nor the way through kubectl can be
+            // closed in one direction only.
             Happened::TypedAll => {}
         }
     }
@@ -153,7 +196,6 @@ fn serve(happened: &Receiver<Happened>, mut guest: Outgoing, mut screen: impl Wr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::Incoming;
 
     /// A keyboard that stays silent after these bytes, so that nothing ends by it.
     struct Keyboard(io::Cursor<Vec<u8>>, std::io::PipeReader);
@@ -167,24 +209,18 @@ mod tests {
         }
     }
 
-    fn line(guest: impl Read + Send + 'static) -> (Line, std::io::PipeReader) {
+    fn ends(guest: impl Read + Send + 'static) -> (Incoming, Outgoing, std::io::PipeReader) {
         let (typed, outgoing) = std::io::pipe().unwrap();
-        let line = Line {
-            incoming: Incoming::of(guest),
-            outgoing: Box::new(outgoing),
-            machine: "default/hello".into(),
-            claimed_user: None,
-        };
-        (line, typed)
+        (Incoming::of(guest), Box::new(outgoing), typed)
     }
 
     #[test]
     fn the_escape_detaches_and_what_was_typed_before_it_arrives() {
         let (guest, _guest_runs) = std::io::pipe().unwrap();
         let (silent, _held) = std::io::pipe().unwrap();
-        let (line, mut typed) = line(guest);
+        let (incoming, outgoing, mut typed) = ends(guest);
         let keyboard = Keyboard(io::Cursor::new(b"ls\r\x1dnever".to_vec()), silent);
-        assert_eq!(relay(line, keyboard, io::sink()).unwrap(), AttachmentEnd::Detached);
+        assert_eq!(relay(incoming, outgoing, keyboard, io::sink()).unwrap(), AttachmentEnd::Detached);
         let mut arrived = String::new();
         typed.read_to_string(&mut arrived).unwrap();
         assert_eq!(arrived, "ls\r");
@@ -195,7 +231,7 @@ mod tests {
         let (mut guest, guest_writes) = (io::Cursor::new(b"bye".to_vec()), std::io::pipe().unwrap());
         let mut out = Vec::new();
         // The guest answers only when it has been asked to.
-        let (line, mut typed) = line(guest_writes.0);
+        let (incoming, outgoing, mut typed) = ends(guest_writes.0);
         let mut writer = guest_writes.1;
         let machine = std::thread::spawn(move || {
             let mut order = [0; 8];
@@ -203,8 +239,21 @@ mod tests {
             io::copy(&mut guest, &mut writer).unwrap();
             order
         });
-        let left = relay(line, io::Cursor::new(b"poweroff".to_vec()), &mut out).unwrap();
+        let left = relay(incoming, outgoing, io::Cursor::new(b"poweroff".to_vec()), &mut out).unwrap();
         assert_eq!((left, out.as_slice()), (AttachmentEnd::MachineEnded, &b"bye"[..]));
         assert_eq!(&machine.join().unwrap(), b"poweroff");
+    }
+
+    #[test]
+    fn a_refusal_of_a_session_says_how_to_get_the_console() {
+        let advised = |text: &str| advised(Failure::Refused(text.into())).to_string();
+        let hint = "watch with --view or replace it with --take-over";
+        assert_eq!(
+            advised("n/a: another client has opened this console"),
+            format!("n/a: another client has opened this console; {hint}")
+        );
+        let ours = format!("n/a: another client writes to this console; {hint}");
+        assert_eq!(advised(&ours), ours);
+        assert_eq!(advised("n/a: VMI is not running"), "n/a: VMI is not running");
     }
 }

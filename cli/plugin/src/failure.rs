@@ -37,6 +37,24 @@ pub(crate) enum Failure {
     /// The connection to the pod broke.
     #[error("the connection to the pod was lost: {0}; the machine may still run, `kubectl garboard why` shows it")]
     Lost(String),
+    /// The controller has no such subresource, or there is no controller that has any.
+    #[error(
+        "this cluster does not serve {0}: its controller is of an earlier version than this program, or there is none; \
+         `kubectl garboard cluster status` shows it, and `kubectl garboard cluster install` upgrades it"
+    )]
+    NotServed(String),
+    /// The API server has subresources, and reaches no controller that serves them.
+    #[error("no controller answers: {0}; `kubectl garboard cluster status` shows how it is")]
+    NoController(String),
+    /// The machine's state does not allow it.
+    #[error("{0}")]
+    Refused(String),
+    /// A stream ended before the machine's side of it did.
+    #[error("the connection to the machine was lost: {0}; the machine may still run, `kubectl garboard why` shows it")]
+    Interrupted(String),
+    /// There was no answer in time.
+    #[error("there was no answer in time: {0}")]
+    NoAnswer(String),
     /// Everything else.
     #[error("{0}")]
     Other(String),
@@ -95,17 +113,31 @@ impl Failure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::NotFound(_) => NOT_FOUND,
-            Self::Forbidden(_) | Self::Unauthorized(_) | Self::NotRunning(_) | Self::Conflict(_) => REFUSED,
-            Self::NoProgram { .. } | Self::Unreachable(_) | Self::NotInstalled(_) | Self::Lost(_) | Self::Other(_) => {
-                FAILED
+            Self::Forbidden(_) | Self::Unauthorized(_) | Self::NotRunning(_) | Self::Conflict(_) | Self::Refused(_) => {
+                REFUSED
             }
+            Self::NoProgram { .. }
+            | Self::Unreachable(_)
+            | Self::NotInstalled(_)
+            | Self::Lost(_)
+            | Self::NotServed(_)
+            | Self::NoController(_)
+            | Self::Interrupted(_)
+            | Self::NoAnswer(_)
+            | Self::Other(_) => FAILED,
         }
     }
 }
 
+/// A text from afar as a part of a message: without control characters and the last full stop, bounded.
+pub(crate) fn bounded(text: &str) -> String {
+    const LONGEST: usize = 600;
+    let text: String = text.trim().chars().filter(|one| !one.is_control()).take(LONGEST).collect();
+    text.trim_end_matches('.').to_owned()
+}
+
 /// The lines of an error in one: without notices and common prefixes, bounded.
 fn essence(stderr: &str) -> String {
-    const LONGEST: usize = 600;
     let notice = |line: &str| {
         line.is_empty()
             || line.starts_with("Defaulted container")
@@ -121,8 +153,7 @@ fn essence(stderr: &str) -> String {
             seen.push(line);
         }
     }
-    let text: String = seen.join("; ").chars().filter(|one| !one.is_control()).take(LONGEST).collect();
-    let text = text.trim_end_matches('.').to_owned();
+    let text = bounded(&seen.join("; "));
     if text.is_empty() { "kubectl failed without a message".to_owned() } else { text }
 }
 

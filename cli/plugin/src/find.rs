@@ -1,13 +1,14 @@
 //! A machine on the cluster: its objects, and the pod it runs in.
 
 use garboard_api::metadata::label;
-use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use crate::exit::{NOT_FOUND, REFUSED, exit_error};
 use crate::failure::Failure;
 use crate::kubectl::{Kubectl, failed, typed};
+use crate::subresource::{Resource, Subresource};
 
 /// KubeVirt's label of launcher pods.
 pub(crate) const LAUNCHER: &str = "kubevirt.io=virt-launcher";
@@ -144,6 +145,54 @@ fn choose(machine: &Machine, name: &str) -> Choice {
     })
 }
 
+/// A guest that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Running {
+    /// Its namespace.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+impl Running {
+    /// `NAMESPACE/NAME`, for messages.
+    pub(crate) fn machine(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// A subresource of its instance.
+    pub(crate) fn subresource(&self, verb: &'static str) -> Subresource {
+        let (namespace, name) = (self.namespace.clone(), self.name.clone());
+        Subresource { resource: Resource::Instance, namespace, name, verb }
+    }
+}
+
+/// The guest of a machine, or what to do instead. Its pod is not looked at.
+pub(crate) fn running(kubectl: &Kubectl, name: &str) -> anyhow::Result<Running> {
+    let (vm, vmi) = objects(kubectl, name).map_err(failed)?;
+    let Some(vmi) = vmi else {
+        return Err(match vm {
+            Some(vm) => exit_error(REFUSED, halted(&vm, name)),
+            None => exit_error(NOT_FOUND, unknown(kubectl, name)),
+        });
+    };
+    match not_running(&vmi) {
+        Some(state) => Err(exit_error(REFUSED, format!("{name}: {state}; `kubectl garboard why {name}` shows why"))),
+        None => Ok(Running { namespace: vmi.metadata.namespace.unwrap_or_default(), name: name.to_owned() }),
+    }
+}
+
+/// Why an instance has no guest that runs; nothing if it has. Pure.
+fn not_running(vmi: &VirtualMachineInstance) -> Option<String> {
+    let phase = Phase::of(vmi);
+    let state = match phase {
+        Phase::Running => return None,
+        Phase::Succeeded | Phase::Failed => "its run is over",
+        Phase::Pending | Phase::Scheduling | Phase::Scheduled | Phase::Unknown => "its guest does not run yet",
+    };
+    Some(format!("{state} (phase {})", phase.name()))
+}
+
 fn halted(vm: &VirtualMachine, name: &str) -> String {
     let state = vm.status.as_ref().and_then(|status| status.printable_status.clone());
     let state = state.unwrap_or_else(|| "no state yet".to_owned());
@@ -260,6 +309,21 @@ mod tests {
         for (machine, expected) in table {
             let choice = format!("{:?}", choose(&machine, "a"));
             assert!(choice.contains(expected), "{choice}: {expected}");
+        }
+    }
+
+    #[test]
+    fn a_guest_runs_or_a_sentence_says_how_far_it_is() {
+        let table = [
+            ("Running", None),
+            ("Scheduled", Some("its guest does not run yet (phase Scheduled)")),
+            ("Pending", Some("its guest does not run yet (phase Pending)")),
+            ("Succeeded", Some("its run is over (phase Succeeded)")),
+            ("Failed", Some("its run is over (phase Failed)")),
+        ];
+        for (phase, expected) in table {
+            let vmi = machine(false, Some(phase), None).vmi.unwrap();
+            assert_eq!(not_running(&vmi).as_deref(), expected, "{phase}");
         }
     }
 

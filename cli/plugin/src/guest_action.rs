@@ -1,17 +1,19 @@
-//! `kubectl garboard pause | unpause | reset | soft-reboot | freeze | unfreeze`: what the supervisor does at once. It is asked over the same way as for a
-//! console, and the status that it reports shows when it is done.
+//! `kubectl garboard pause | unpause | reset | soft-reboot | freeze | unfreeze`: subresources of an instance, which the controller
+//! answers when the supervisor has done it, or has accepted it.
 
 use std::time::{Duration, Instant};
 
-use garboard_protocol::control::{ControlRequest, PauseReason, Status};
+use garboard_api::VirtualMachineInstance;
+use garboard_api::conditions::VmiConditionType;
+use serde_json::{Value, json};
 
 use crate::args::GuestActionArgs;
-use crate::exit::{FAILED, REFUSED, exit_error};
+use crate::exit::{FAILED, exit_error};
+use crate::failure::Failure;
 use crate::find;
-use crate::kubectl::Kubectl;
-use crate::line::{Line, Outcome, Statuses};
-use crate::link::Link;
+use crate::kubectl::{Kubectl, failed};
 use crate::output::outln;
+use crate::pause;
 use crate::several;
 
 /// What is done.
@@ -23,7 +25,7 @@ pub(crate) enum GuestAction {
     Unpause,
     /// Its reset button is pressed.
     Reset,
-    /// Its guest shuts down and starts again.
+    /// Its guest is asked to shut down and start again.
     SoftReboot,
     /// Its file systems are frozen.
     Freeze {
@@ -35,45 +37,47 @@ pub(crate) enum GuestAction {
 }
 
 impl GuestAction {
-    fn request(self) -> ControlRequest {
+    /// The subresource.
+    const fn verb(self) -> &'static str {
         match self {
-            Self::Pause => ControlRequest::Pause,
-            Self::Unpause => ControlRequest::Unpause,
-            Self::Reset => ControlRequest::Reset,
-            Self::SoftReboot => ControlRequest::SoftReboot,
-            Self::Freeze { thaw_after_seconds } => ControlRequest::Freeze { thaw_after_seconds },
-            Self::Unfreeze => ControlRequest::Unfreeze,
+            Self::Pause => "pause",
+            Self::Unpause => "unpause",
+            Self::Reset => "reset",
+            Self::SoftReboot => "softreboot",
+            Self::Freeze { .. } => "freeze",
+            Self::Unfreeze => "unfreeze",
         }
     }
 
-    /// The state afterwards, as on a bare host.
+    fn body(self) -> Value {
+        match self {
+            Self::Freeze { thaw_after_seconds } => {
+                json!({ "unfreezeTimeout": format!("{}s", thaw_after_seconds.unwrap_or_default()) })
+            }
+            Self::Pause | Self::Unpause | Self::Reset | Self::SoftReboot | Self::Unfreeze => json!({}),
+        }
+    }
+
+    /// The state afterwards, as on a bare host. A guest takes as long as it likes for a reboot, or does not do it.
     const fn result(self) -> &'static str {
         match self {
             Self::Pause => "paused",
             Self::Unpause => "running",
             Self::Reset => "reset",
-            Self::SoftReboot => "rebooted",
+            Self::SoftReboot => "is to reboot",
             Self::Freeze { .. } => "frozen",
             Self::Unfreeze => "thawed",
         }
     }
 
-    /// Whether a machine that was like `before` is in that state.
-    fn is_so(self, before: &Status, now: &Status) -> bool {
+    /// Whether the instance shows that state; nothing where it shows none.
+    fn shows(self, vmi: &VirtualMachineInstance) -> Option<bool> {
+        let mut conditions = vmi.status.iter().flat_map(|status| &status.conditions);
+        let is_paused = conditions.any(|condition| condition.r#type == VmiConditionType::Paused.name());
         match self {
-            Self::Pause => now.paused == Some(PauseReason::PausedByUser),
-            Self::Unpause => now.paused.is_none(),
-            Self::Reset | Self::SoftReboot => now.resets > before.resets,
-            Self::Freeze { .. } => now.frozen,
-            Self::Unfreeze => !now.frozen,
-        }
-    }
-
-    /// Whether the guest still has time to react.
-    const fn is_under_way(self, now: &Status) -> bool {
-        match self {
-            Self::Pause | Self::Unpause | Self::Reset | Self::Freeze { .. } | Self::Unfreeze => true,
-            Self::SoftReboot => now.soft_rebooting,
+            Self::Pause => Some(is_paused),
+            Self::Unpause => Some(!is_paused),
+            Self::Reset | Self::SoftReboot | Self::Freeze { .. } | Self::Unfreeze => None,
         }
     }
 }
@@ -85,69 +89,107 @@ pub(crate) fn run(kubectl: &Kubectl, args: &GuestActionArgs, action: GuestAction
 }
 
 fn settle(kubectl: &Kubectl, name: &str, action: GuestAction, patience: Duration) -> anyhow::Result<()> {
-    let place = find::place(kubectl, name)?;
-    let watching = Link::open(kubectl, &place)?;
-    let asking = Asking { kubectl, place: &place, action, deadline: Instant::now() + patience };
-    let outcome = watch(watching.line, &asking);
-    let result = watching.exec.close(outcome)?;
-    outln!("{} {result}", place.machine)
-}
-
-/// What is asked of which machine.
-struct Asking<'a> {
-    kubectl: &'a Kubectl,
-    place: &'a find::Place,
-    action: GuestAction,
-    deadline: Instant,
-}
-
-fn watch(watching: Line, Asking { kubectl, place, action, deadline }: &Asking<'_>) -> anyhow::Result<String> {
-    let (action, deadline) = (*action, *deadline);
-    let mut statuses = watching.statuses()?;
-    let Some(before) = statuses.next(deadline)? else {
-        anyhow::bail!("the supervisor closed the connection without an answer")
-    };
-    let Link { mut line, exec } = Link::open(kubectl, place)?;
-    let asked = line.request(action.request());
-    drop(line);
-    match exec.close(asked)? {
-        Outcome::AlreadySo => return Ok(format!("is {} already", action.result())),
-        Outcome::Queued => {}
+    let running = find::running(kubectl, name)?;
+    let (machine, result) = (running.machine(), action.result());
+    let deadline = Instant::now() + patience;
+    match running.subresource(action.verb()).put(kubectl, &action.body(), Some(patience)) {
+        Ok(()) => await_shown(kubectl, name, action, deadline),
+        // The controller looks at the same instance: what it refuses because it is so is no failure.
+        Err(Failure::Refused(_)) if shown(kubectl, name, action) == Some(true) => {
+            return outln!("{machine} is {result} already");
+        }
+        Err(Failure::NoAnswer(text)) => {
+            let question = if action == GuestAction::SoftReboot { result.to_owned() } else { format!("is {result}") };
+            return Err(exit_error(FAILED, format!("it is unknown whether {machine} {question}: {text}")));
+        }
+        Err(failure) => return Err(failed(failure)),
     }
-    follow(&mut statuses, &before, action, deadline).map_err(|error| match error {
-        Stayed::Over(message) => {
-            exit_error(REFUSED, format!("{} was not {}: {message}", place.machine, action.result()))
-        }
-        Stayed::Lost(error) => {
-            exit_error(FAILED, format!("it is unknown whether {} is {}: {error:#}", place.machine, action.result()))
-        }
-    })?;
-    Ok(action.result().to_owned())
+    outln!("{machine} {result}")
 }
 
-/// Why it was not seen to be so.
-enum Stayed {
-    /// The run is over, or the guest has let its time pass.
-    Over(String),
-    /// Nothing more was reported.
-    Lost(anyhow::Error),
+fn shown(kubectl: &Kubectl, name: &str, action: GuestAction) -> Option<bool> {
+    find::objects(kubectl, name).ok()?.1.and_then(|vmi| action.shows(&vmi))
 }
 
-fn follow(statuses: &mut Statuses, before: &Status, action: GuestAction, deadline: Instant) -> Result<(), Stayed> {
-    let mut was_asked = false;
-    loop {
-        let status = statuses.next(deadline).map_err(Stayed::Lost)?;
-        let status = status.ok_or_else(|| Stayed::Lost(anyhow::anyhow!("the supervisor closed the connection")))?;
-        if action.is_so(before, &status) {
-            return Ok(());
+/// It is done; the instance shows it a moment later. What is asked next is decided by what it shows.
+fn await_shown(kubectl: &Kubectl, name: &str, action: GuestAction, deadline: Instant) {
+    while matches!(action, GuestAction::Pause | GuestAction::Unpause)
+        && shown(kubectl, name, action) == Some(false)
+        && Instant::now() < deadline
+    {
+        pause::between_questions();
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+    use crate::exit::{REFUSED, code_of};
+
+    /// A cluster with one instance: what it answers to a PUT, and whether its guest is paused.
+    fn outcome(action: GuestAction, refusal: &str, is_paused: bool) -> (anyhow::Result<()>, String) {
+        let directory = tempfile::tempdir().unwrap();
+        let conditions = if is_paused { json!([{"type": "Paused", "status": "True"}]) } else { json!([]) };
+        let vmi = json!({"kind": "VirtualMachineInstance", "metadata": {"name": "hello", "namespace": "tenant"},
+            "spec": {"domain": {"devices": {}}}, "status": {"phase": "Running", "conditions": conditions}});
+        let calls = directory.path().join("calls");
+        let put = if refusal.is_empty() { "exit 0".to_owned() } else { format!("echo '{refusal}' >&2; exit 1") };
+        let script = format!(
+            "case $1 in\nget) echo '{vmi}' ;;\nreplace) echo \"$3\" >>'{0}'; cat >>'{0}'; {put} ;;\nesac",
+            calls.display()
+        );
+        let kubectl = Kubectl::played(directory.path(), &script);
+        let outcome = settle(&kubectl, "hello", action, Duration::from_secs(1));
+        (outcome, std::fs::read_to_string(calls).unwrap_or_default())
+    }
+
+    #[test]
+    fn each_action_is_a_subresource_with_its_body() {
+        let freeze = GuestAction::Freeze { thaw_after_seconds: Some(30) };
+        let table = [
+            (GuestAction::Pause, true, "pause\n{}"),
+            (GuestAction::Unpause, false, "unpause\n{}"),
+            (GuestAction::Reset, false, "reset\n{}"),
+            (GuestAction::SoftReboot, false, "softreboot\n{}"),
+            (freeze, false, "freeze\n{\"unfreezeTimeout\":\"30s\"}"),
+            (GuestAction::Freeze { thaw_after_seconds: None }, false, "freeze\n{\"unfreezeTimeout\":\"0s\"}"),
+            (GuestAction::Unfreeze, false, "unfreeze\n{}"),
+        ];
+        for (action, is_paused, expected) in table {
+            let (outcome, asked) = outcome(action, "", is_paused);
+            outcome.unwrap();
+            assert!(asked.ends_with(&format!("/virtualmachineinstances/hello/{expected}")), "{action:?}: {asked}");
         }
-        if let Some(ended) = status.ended {
-            return Err(Stayed::Over(ended.message));
+    }
+
+    #[test]
+    fn what_is_so_already_is_no_failure_and_what_is_not_is_one() {
+        let conflict = |text: &str| {
+            format!(
+                "Error from server (Conflict): Operation cannot be fulfilled on virtualmachineinstance.kubevirt.io \"hello\": {text}"
+            )
+        };
+        outcome(GuestAction::Pause, &conflict("VMI is already paused"), true).0.unwrap();
+        outcome(GuestAction::Unpause, &conflict("VMI is not paused"), false).0.unwrap();
+        let table = [
+            (
+                GuestAction::Pause,
+                conflict("the guest is being stopped"),
+                REFUSED,
+                "tenant/hello: the guest is being stopped",
+            ),
+            (GuestAction::Freeze { thaw_after_seconds: None }, conflict("no agent"), REFUSED, "tenant/hello: no agent"),
+            (
+                GuestAction::Reset,
+                "Unable to connect to the server: (Client.Timeout exceeded)".to_owned(),
+                FAILED,
+                "it is unknown whether tenant/hello is reset: ",
+            ),
+        ];
+        for (action, refusal, code, text) in table {
+            let error = outcome(action, &refusal, false).0.unwrap_err();
+            assert!(code_of(&error) == code && error.to_string().starts_with(text), "{action:?}: {error:#}");
         }
-        let is_under_way = action.is_under_way(&status);
-        if was_asked && !is_under_way {
-            return Err(Stayed::Over("the guest did not react".to_owned()));
-        }
-        was_asked |= is_under_way;
     }
 }

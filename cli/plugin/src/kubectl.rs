@@ -19,6 +19,8 @@ pub(crate) struct Kubectl {
     options: Vec<OsString>,
     namespace: Option<String>,
     garboard: String,
+    /// The server that the command line names instead of the kubeconfig's.
+    server: Option<String>,
 }
 
 impl Kubectl {
@@ -52,6 +54,7 @@ impl Kubectl {
             program: program.unwrap_or_else(|| "kubectl".into()),
             options,
             namespace: namespace.map(str::to_owned),
+            server: cluster.server.clone(),
             garboard: garboard.filter(|name| !name.is_empty()).unwrap_or_else(|| NAMESPACE.to_owned()),
         }
     }
@@ -99,6 +102,11 @@ impl Kubectl {
 
     /// The same with something on standard input.
     pub(crate) fn feed(&self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, Failure> {
+        judged(self.fed(arguments, input)?)
+    }
+
+    /// How it ended, for callers that judge it themselves.
+    pub(crate) fn fed(&self, arguments: &[&str], input: &[u8]) -> Result<Output, Failure> {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| self.missing(&error))?;
@@ -108,7 +116,7 @@ impl Kubectl {
             scope.spawn(move || pipe.map(|mut pipe| pipe.write_all(input)));
             child.wait_with_output()
         });
-        judged(output.map_err(|error| Failure::Other(error.to_string()))?)
+        output.map_err(|error| Failure::Other(error.to_string()))
     }
 
     /// `get … -o json`; nothing if nothing is there.
@@ -128,12 +136,29 @@ impl Kubectl {
         }
     }
 
+    /// With what every path begins at the server of the kubeconfig: nothing at most, something at a gateway to several clusters.
+    /// kubectl puts it before all paths but those of `--raw`.
+    pub(crate) fn server_path(&self) -> String {
+        if let Some(server) = &self.server {
+            return path_of(server).to_owned();
+        }
+        let shown = self.run(&["config", "view", "--minify", "-o", "json"]).unwrap_or_default();
+        let config: Value = serde_json::from_slice(&shown).unwrap_or_default();
+        path_of(config["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default()).to_owned()
+    }
+
     /// The user that the API server sees.
     pub(crate) fn who_am_i(&self) -> Option<String> {
         let bytes = self.run(&["auth", "whoami", "-o", "json"]).ok()?;
         let review: Value = serde_json::from_slice(&bytes).ok()?;
         review["status"]["userInfo"]["username"].as_str().map(str::to_owned)
     }
+}
+
+/// The path of a URL, without a slash at its end.
+fn path_of(url: &str) -> &str {
+    let after = url.split_once("://").map_or(url, |(_, after)| after);
+    after.find('/').map_or("", |at| after[at..].trim_end_matches('/'))
 }
 
 fn judged(output: Output) -> Result<Vec<u8>, Failure> {
@@ -160,8 +185,34 @@ pub(crate) fn failed(failure: Failure) -> anyhow::Error {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
+impl Kubectl {
+    /// One that a script of a shell plays, which is written into a directory.
+    pub(crate) fn played(directory: &std::path::Path, script: &str) -> Self {
+        // It is read and not executed: a file that another test's child still has open for writing cannot be.
+        let file = directory.join("kubectl.sh");
+        std::fs::write(&file, script).unwrap();
+        Self { program: "sh".into(), options: vec![file.into()], ..Self::new(&ClusterArgs::default(), None) }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_may_be_behind_a_path() {
+        let table = [
+            ("https://10.0.0.1:6443", ""),
+            ("https://10.0.0.1:6443/", ""),
+            ("https://gateway/k8s/clusters/c-1", "/k8s/clusters/c-1"),
+            ("https://gateway/k8s/", "/k8s"),
+            ("", ""),
+        ];
+        for (url, path) in table {
+            assert_eq!(path_of(url), path, "{url}");
+        }
+    }
 
     #[test]
     fn options_are_passed_on_as_one_word_each() {

@@ -1,6 +1,6 @@
 //! `kubectl garboard`: what the command does for machines of this host, for machines of a cluster; and `garboard cluster`:
 //! Garboard itself on one. Supervisors, their protocol and their policy are the same; only the way to them is another
-//! (`link`).
+//! (`link`): subresources of KubeVirt (`subresource`, `stream`), and the pod (`link`) for what has none.
 //!
 //! Portable: no crate that only Linux has, and of the operating system only what the standard library and crossterm offer
 //! everywhere. The command `garboard` calls this crate, and takes from it what both write: [`output`], [`table`], [`exit`],
@@ -28,6 +28,8 @@ mod power;
 pub mod qmp;
 pub mod screen;
 pub mod several;
+mod stream;
+mod subresource;
 pub mod table;
 mod vnc;
 mod why;
@@ -47,9 +49,11 @@ use clap::Parser;
 use args::{ConsoleArgs, PluginCommand, QmpArgs};
 use console::AttachmentEnd;
 use exit::exit_error;
+use garboard_protocol::control::ConsoleAccess;
 use guest_action::GuestAction;
 use kubectl::Kubectl;
 use link::Link;
+use stream::PRESERVE_SESSION;
 
 /// The version of this program; images of the same version belong to it.
 pub const VERSION: &str = garboard_protocol::version!();
@@ -145,9 +149,18 @@ pub fn run(args: &PluginArgs) -> anyhow::Result<u8> {
 }
 
 fn attach(kubectl: &Kubectl, args: &ConsoleArgs) -> anyhow::Result<u8> {
+    match console::access(args.mode) {
+        ConsoleAccess::View => view(kubectl, args),
+        ConsoleAccess::Write => console::session(kubectl, &args.machine, PRESERVE_SESSION),
+        ConsoleAccess::TakeOver => console::session(kubectl, &args.machine, ""),
+    }
+}
+
+/// A viewer that types nothing is no session of the subresource, which has one: the way is the pod.
+fn view(kubectl: &Kubectl, args: &ConsoleArgs) -> anyhow::Result<u8> {
     let place = find::place(kubectl, &args.machine)?;
     let Link { line, mut exec } = Link::open(kubectl, &place)?;
-    let outcome = console::attend(line, console::access(args.mode));
+    let outcome = console::view(line);
     // The guest's end and the connection's look alike from here; kubectl's exit code shows which it was.
     let broken = matches!(outcome, Ok(AttachmentEnd::MachineEnded)).then(|| exec.broken()).flatten();
     let left = exec.close(outcome)?;

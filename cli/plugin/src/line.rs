@@ -6,12 +6,12 @@
 //!   writer ◄──────────────────────────────────┘
 //! ```
 
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
-use garboard_protocol::control::{Asked, ControlReply, ControlRequest, Status};
+use garboard_protocol::control::{Asked, ControlReply, ControlRequest};
 use garboard_protocol::wire;
 
 use crate::exit::{REFUSED, exit_error};
@@ -95,27 +95,9 @@ pub struct Line {
 }
 
 impl Line {
-    /// Asks for something that is queued, is so already, or is denied.
-    pub fn request(&mut self, request: ControlRequest) -> anyhow::Result<Outcome> {
-        outcome(self.ask(request)?, &self.machine)
-    }
-
     fn ask(&mut self, request: ControlRequest) -> anyhow::Result<ControlReply> {
         let asked = Asked { request, claimed_user: self.claimed_user.clone(), audit_id: None, number: None };
         request_reply(&mut self.incoming, &mut self.outgoing, &asked)
-    }
-
-    /// Asks for every status from now on; the present one comes first.
-    pub fn statuses(mut self) -> anyhow::Result<Statuses> {
-        let asked = Asked {
-            request: ControlRequest::Watch,
-            claimed_user: self.claimed_user.clone(),
-            audit_id: None,
-            number: None,
-        };
-        self.outgoing.write_all(&wire::encode(&asked)?)?;
-        self.outgoing.flush()?;
-        Ok(Statuses { reader: BufReader::new(self.incoming), _open: self.outgoing })
     }
 
     /// Asks for a stream; from then on the connection carries its bytes.
@@ -137,37 +119,6 @@ pub fn streaming(reply: ControlReply, machine: &str) -> anyhow::Result<()> {
         | ControlReply::Healthy
         | ControlReply::Guest(_)) => {
             anyhow::bail!("unexpected answer {other:?}")
-        }
-    }
-}
-
-/// What a supervisor reports of its machine from now on.
-pub struct Statuses {
-    reader: BufReader<Incoming>,
-    /// The supervisor goes on as long as this is open.
-    _open: Outgoing,
-}
-
-impl Statuses {
-    /// The next one; nothing if the supervisor closed the connection. It is an error if none comes until then.
-    pub fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Status>> {
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        self.reader.get_mut().set_patience(Some(left));
-        let mut line = Vec::new();
-        self.reader.read_until(b'\n', &mut line).context("the supervisor sent nothing more")?;
-        if line.is_empty() {
-            return Ok(None);
-        }
-        match wire::decode(&line)? {
-            ControlReply::Status(status) => Ok(Some(*status)),
-            other @ (ControlReply::Queued
-            | ControlReply::AlreadySo
-            | ControlReply::Done
-            | ControlReply::Streaming
-            | ControlReply::Session
-            | ControlReply::Healthy
-            | ControlReply::Guest(_)
-            | ControlReply::Denied { .. }) => anyhow::bail!("unexpected answer {other:?}"),
         }
     }
 }
@@ -220,7 +171,9 @@ pub enum Outcome {
 
 #[cfg(test)]
 mod tests {
-    use garboard_protocol::control::Session;
+    use std::io::{BufRead, BufReader};
+
+    use garboard_protocol::control::{QmpAccess, Session};
 
     use super::*;
 
@@ -242,7 +195,7 @@ mod tests {
     fn a_request_says_who_asks_and_a_denial_is_a_refusal() {
         let denied = ControlReply::Denied { reason: "the console is taken".into() };
         let (mut line, asked) = line(wire::encode(&denied).unwrap());
-        let error = line.request(ControlRequest::Pause).unwrap_err();
+        let error = line.open(ControlRequest::Qmp { access: QmpAccess::ReadOnly }).unwrap_err();
         assert_eq!(error.to_string(), "default/hello: the console is taken");
         assert_eq!(crate::exit::code_of(&error), REFUSED);
         assert!(read_line(asked).contains("ada"));
@@ -270,7 +223,7 @@ mod tests {
     #[test]
     fn one_that_leaves_without_an_answer_is_an_error() {
         let (mut line, _asked) = line(Vec::new());
-        let error = line.request(ControlRequest::Pause).unwrap_err().to_string();
+        let error = line.open(ControlRequest::Vnc { session: Session::None }).unwrap_err().to_string();
         assert!(error.contains("without an answer"), "{error}");
     }
 }

@@ -34,7 +34,7 @@ pub struct ConsoleMode {
     /// Look only.
     #[arg(long, conflicts_with = "take_over")]
     pub view: bool,
-    /// Take the keyboard from the viewer that has it.
+    /// Take the keyboard from the viewer that has it; in a cluster, end the session of another user.
     #[arg(long)]
     pub take_over: bool,
 }

@@ -27,11 +27,11 @@ pub(super) async fn open(
     which: Which,
     mut head: Parts,
 ) -> Result<Response, Refusal> {
-    let session = session(which, &head)?;
+    let session = if options::preserves_session(head.uri.query())? { Session::Only } else { Session::Replace };
     let vmi = get_instance(serving, call).await?;
     instance::may_open(which, &vmi)?;
     let request = match which {
-        Which::Console => ControlRequest::Console { access: ConsoleAccess::TakeOver, session },
+        Which::Console => ControlRequest::Console { access: keyboard(session), session },
         Which::Vnc => ControlRequest::Vnc { session },
     };
     let socket = relay::websocket(&mut head).await?;
@@ -62,12 +62,12 @@ pub(super) async fn open(
     }
 }
 
-/// What becomes of the session that is there.
-fn session(which: Which, head: &Parts) -> Result<Session, Refusal> {
-    match which {
-        Which::Console => Ok(Session::Replace),
-        Which::Vnc if options::preserves_session(head.uri.query())? => Ok(Session::Only),
-        Which::Vnc => Ok(Session::Replace),
+/// Who ends no session takes the keyboard from nobody either. KubeVirt has the parameter for the screen alone; its clients send it to
+/// no console.
+const fn keyboard(session: Session) -> ConsoleAccess {
+    match session {
+        Session::Only => ConsoleAccess::Write,
+        Session::Replace | Session::None => ConsoleAccess::TakeOver,
     }
 }
 

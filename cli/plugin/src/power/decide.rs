@@ -1,5 +1,5 @@
-//! What a requested action changes. Pure. KubeVirt's table (its start, stop and restart subresources): what runs by its strategy is
-//! started and stopped by the strategy, what does not by a request in its status.
+//! Whether a requested action is asked for, and how. Pure. What the subresources start, stop and restart refuse, although it comes by
+//! itself or comes later, is not asked for; the rest is theirs to decide (`subresources/src/power`).
 
 use garboard_api::run_strategy::RunStrategy;
 use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
@@ -34,20 +34,28 @@ pub(super) enum Decision {
     Already(&'static str),
     /// Nothing: it comes by itself.
     Wait,
+    /// Nothing yet: the instance that is there has to go first.
+    Later,
     /// This is to be written.
     Change(Change),
     /// It is not possible: the message has what to do instead.
     Refused(String),
 }
 
-/// What is written.
+/// How it is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Change {
-    /// A part of `spec`.
-    Spec(Value),
-    /// `status.stateChangeRequests`, all of it.
+    /// By the subresource of the action.
+    Subresource {
+        /// The strategy of the machine from then on, where it is another one.
+        becomes: Option<RunStrategy>,
+    },
+    /// By `status.stateChangeRequests`, all of it: what a stop takes back before there is anything to stop, which the
+    /// subresource refuses.
     Requests(Vec<Value>),
 }
+
+const BY_SUBRESOURCE: Change = Change::Subresource { becomes: None };
 
 /// Decides.
 pub(super) fn decide(action: PowerAction, vm: &VirtualMachine, vmi: Option<&VirtualMachineInstance>) -> Decision {
@@ -72,6 +80,13 @@ struct World<'a> {
 }
 
 impl World<'_> {
+    /// Whether the subresource takes its guest for one that runs, also where it is on its way out.
+    fn is_active(&self) -> bool {
+        let phase = self.vmi.and_then(|vmi| vmi.status.as_ref()).and_then(|status| status.phase.as_deref());
+        let is_known = phase.is_some_and(|phase| !phase.is_empty());
+        is_known && self.vmi.map(Phase::of).is_some_and(|phase| !phase.is_final() && phase != Phase::Unknown)
+    }
+
     fn asks(&self, action: &str) -> bool {
         let requests = self.vm.status.iter().flat_map(|status| &status.state_change_requests);
         requests.into_iter().any(|request| request.action == action)
@@ -80,38 +95,44 @@ impl World<'_> {
 
 fn start(world: &World<'_>, strategy: RunStrategy) -> Decision {
     if strategy == RunStrategy::Halted {
-        return Decision::Change(Change::Spec(run_strategy(world.vm, RunStrategy::Always)));
+        let always = Change::Subresource { becomes: Some(RunStrategy::Always) };
+        return if world.is_active() { Decision::Later } else { Decision::Change(always) };
     }
     if let Some(vmi) = world.alive {
         return match (world.asks("Stop"), world.asks("Start"), Phase::of(vmi)) {
-            (true, false, _) => Decision::Refused("it is being stopped; start it once it is".to_owned()),
+            (true, false, _) => Decision::Refused(BEING_STOPPED.to_owned()),
             (false, _, Phase::Running) => Decision::Already("runs"),
             _ => Decision::Wait,
         };
     }
     match strategy {
-        RunStrategy::Manual | RunStrategy::RerunOnFailure => request_start(world),
+        RunStrategy::Manual | RunStrategy::RerunOnFailure => request_start(world, strategy),
         RunStrategy::Once if is_over(world) => Decision::Refused(format!("its run is over, {ONCE}")),
         RunStrategy::Once | RunStrategy::Always | RunStrategy::Halted => Decision::Wait,
     }
 }
 
-/// What is over has to go first.
-fn request_start(world: &World<'_>) -> Decision {
+fn request_start(world: &World<'_>, strategy: RunStrategy) -> Decision {
     if world.asks("Start") {
         return Decision::Wait;
     }
-    let over = world.vmi.filter(|vmi| vmi.metadata.deletion_timestamp.is_none());
-    let mut requests: Vec<Value> = over.map(stop_of).into_iter().collect();
-    requests.push(json!({ "action": "Start" }));
-    Decision::Change(Change::Requests(requests))
+    if world.is_active() {
+        return Decision::Later;
+    }
+    // Another run follows one that failed.
+    let has_failed = world.vmi.is_some_and(|vmi| Phase::of(vmi) == Phase::Failed);
+    if has_failed && strategy == RunStrategy::RerunOnFailure {
+        return Decision::Wait;
+    }
+    Decision::Change(BY_SUBRESOURCE)
 }
 
 fn stop(world: &World<'_>, strategy: RunStrategy) -> Decision {
-    let halt = Decision::Change(Change::Spec(run_strategy(world.vm, RunStrategy::Halted)));
     match strategy {
-        RunStrategy::Always => halt,
-        RunStrategy::Once if !is_over(world) => halt,
+        RunStrategy::Always => Decision::Change(Change::Subresource { becomes: Some(RunStrategy::Halted) }),
+        RunStrategy::Once if !is_over(world) => {
+            Decision::Change(Change::Subresource { becomes: Some(RunStrategy::Halted) })
+        }
         RunStrategy::Manual | RunStrategy::RerunOnFailure => request_stop(world, strategy),
         RunStrategy::Once | RunStrategy::Halted => is_down(world),
     }
@@ -120,12 +141,13 @@ fn stop(world: &World<'_>, strategy: RunStrategy) -> Decision {
 fn request_stop(world: &World<'_>, strategy: RunStrategy) -> Decision {
     let stays = world.vmi.filter(|vmi| vmi.metadata.deletion_timestamp.is_none());
     // A run that failed is followed by another one, unless its end is asked for.
-    let is_due = |vmi: &&VirtualMachineInstance| {
-        !Phase::of(vmi).is_final() || (strategy == RunStrategy::RerunOnFailure && Phase::of(vmi) == Phase::Failed)
-    };
+    let is_between =
+        |vmi: &VirtualMachineInstance| strategy == RunStrategy::RerunOnFailure && Phase::of(vmi) == Phase::Failed;
+    let is_due = |vmi: &&VirtualMachineInstance| !Phase::of(vmi).is_final() || is_between(vmi);
     match (stays.filter(is_due), world.asks("Stop"), world.asks("Start")) {
         (Some(_), true, false) => Decision::Wait,
-        (Some(vmi), ..) => Decision::Change(Change::Requests(vec![stop_of(vmi)])),
+        (Some(vmi), ..) if is_between(vmi) => Decision::Change(Change::Requests(vec![stop_of(vmi)])),
+        (Some(_), ..) => Decision::Change(BY_SUBRESOURCE),
         (None, _, true) => Decision::Change(Change::Requests(Vec::new())),
         (None, _, false) => is_down(world),
     }
@@ -148,7 +170,7 @@ fn restart(world: &World<'_>, strategy: RunStrategy) -> Decision {
         }
         (_, None) => Decision::Wait,
         (_, Some(_)) if world.asks("Stop") => Decision::Wait,
-        (_, Some(vmi)) => Decision::Change(Change::Requests(vec![stop_of(vmi), json!({ "action": "Start" })])),
+        (_, Some(_)) => Decision::Change(BY_SUBRESOURCE),
     }
 }
 
@@ -156,6 +178,9 @@ fn restart(world: &World<'_>, strategy: RunStrategy) -> Decision {
 fn comes_again(world: &World<'_>, strategy: RunStrategy) -> bool {
     strategy == RunStrategy::Always || (strategy != RunStrategy::Halted && world.asks("Start"))
 }
+
+/// Why a machine is not started now.
+pub(super) const BEING_STOPPED: &str = "it is being stopped; start it once it is";
 
 /// What to do about a machine that has one run.
 const ONCE: &str = "and runs once; write runStrategy Manual into it to start it at will";
@@ -169,21 +194,15 @@ fn stop_of(vmi: &VirtualMachineInstance) -> Value {
     json!({ "action": "Stop", "uid": vmi.metadata.uid })
 }
 
-/// In the field that the machine has: a VM has exactly one of the two.
-fn run_strategy(vm: &VirtualMachine, strategy: RunStrategy) -> Value {
-    match vm.spec.running {
-        Some(_) => json!({ "running": strategy != RunStrategy::Halted }),
-        None => json!({ "runStrategy": strategy.name() }),
-    }
-}
-
 /// What the requested action leaves different from what the user wrote, where it does not go back by itself: `start` makes every
 /// machine that is not to run one that always runs.
-pub(super) fn lasting(action: PowerAction, before: Option<RunStrategy>, change: &Change) -> Option<String> {
+pub(super) fn lasting(action: PowerAction, vm: &VirtualMachine, change: &Change) -> Option<String> {
+    let Change::Subresource { becomes: Some(_) } = change else { return None };
     // Of `running` there are only two values, which start and stop exchange.
-    let Change::Spec(spec) = change else { return None };
-    spec.get("runStrategy")?;
-    match (action, before?) {
+    if vm.spec.running.is_some() {
+        return None;
+    }
+    match (action, RunStrategy::of(vm)?) {
         (PowerAction::Start, RunStrategy::Halted) => Some(
             "its runStrategy was Halted and is Always from now on: it is started again whenever its run ends".to_owned(),
         ),
@@ -226,15 +245,18 @@ mod tests {
         (!phase.is_empty()).then(|| serde_json::from_value(value).unwrap())
     }
 
-    /// The decision: its name, or what is written.
+    /// The decision: its name, the strategy from then on, or the requests that are written.
     fn outcome(action: PowerAction, strategy: &str, phase: &str, requests: &[&str]) -> String {
         match decide(action, &vm(strategy, requests), vmi(phase).as_ref()) {
             Decision::Already(state) => state.to_owned(),
             Decision::Wait => "wait".to_owned(),
             Decision::Refused(_) => "refused".to_owned(),
-            Decision::Change(Change::Spec(spec)) => spec.to_string(),
+            Decision::Later => "later".to_owned(),
+            Decision::Change(Change::Subresource { becomes: Some(strategy) }) => strategy.name().to_owned(),
+            Decision::Change(Change::Subresource { becomes: None }) => "ask".to_owned(),
             Decision::Change(Change::Requests(requests)) => {
-                requests.iter().map(|one| one["action"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join("+")
+                let actions = requests.iter().map(|one| one["action"].as_str().unwrap().to_owned());
+                format!("write [{}]", actions.collect::<Vec<_>>().join("+"))
             }
         }
     }
@@ -246,19 +268,24 @@ mod tests {
     #[test]
     fn a_start_is_a_strategy_or_a_request() {
         let table = [
-            ("Halted", "", NONE, r#"{"runStrategy":"Always"}"#),
-            ("false", "", NONE, r#"{"running":true}"#),
+            ("Halted", "", NONE, "Always"),
+            ("false", "", NONE, "Always"),
+            ("Halted", "Succeeded", NONE, "Always"),
+            ("Halted", "Unknown", NONE, "Always"),
+            ("Halted", "Running", NONE, "later"),
+            ("Halted", "-Running", NONE, "later"),
             ("Always", "", NONE, "wait"),
             ("Always", "Running", NONE, "runs"),
-            ("Manual", "", NONE, "Start"),
+            ("Manual", "", NONE, "ask"),
             ("Manual", "", START, "wait"),
             ("Manual", "Scheduling", NONE, "wait"),
             ("Manual", "Running", NONE, "runs"),
             ("Manual", "Running", STOP, "refused"),
-            ("Manual", "Succeeded", NONE, "Stop+Start"),
-            ("Manual", "-Running", NONE, "Start"),
-            ("RerunOnFailure", "", NONE, "Start"),
-            ("RerunOnFailure", "Succeeded", NONE, "Stop+Start"),
+            ("Manual", "Succeeded", NONE, "ask"),
+            ("Manual", "-Running", NONE, "later"),
+            ("RerunOnFailure", "", NONE, "ask"),
+            ("RerunOnFailure", "Succeeded", NONE, "ask"),
+            ("RerunOnFailure", "Failed", NONE, "wait"),
             ("Once", "Succeeded", NONE, "refused"),
             ("Once", "", NONE, "wait"),
             ("Once", "-Running", NONE, "wait"),
@@ -286,7 +313,7 @@ mod tests {
         for (action, strategy, phase, expected) in table {
             let vm = vm(strategy, NONE);
             let Decision::Change(change) = decide(action, &vm, vmi(phase).as_ref()) else { panic!("{strategy}") };
-            let text = lasting(action, RunStrategy::of(&vm), &change);
+            let text = lasting(action, &vm, &change);
             assert_eq!(text.is_some(), expected.is_some(), "{strategy}: {text:?}");
             assert!(text.unwrap_or_default().contains(expected.unwrap_or_default()), "{strategy}");
         }
@@ -295,23 +322,23 @@ mod tests {
     #[test]
     fn a_stop_is_a_strategy_or_a_request() {
         let table = [
-            ("Always", "Running", NONE, r#"{"runStrategy":"Halted"}"#),
-            ("Always", "", NONE, r#"{"runStrategy":"Halted"}"#),
-            ("true", "Running", NONE, r#"{"running":false}"#),
-            ("Once", "Running", NONE, r#"{"runStrategy":"Halted"}"#),
+            ("Always", "Running", NONE, "Halted"),
+            ("Always", "", NONE, "Halted"),
+            ("true", "Running", NONE, "Halted"),
+            ("Once", "Running", NONE, "Halted"),
             ("Once", "Succeeded", NONE, "does not run"),
             // Another one follows an instance that is taken away.
-            ("Once", "", NONE, r#"{"runStrategy":"Halted"}"#),
-            ("Once", "-Running", NONE, r#"{"runStrategy":"Halted"}"#),
-            ("Manual", "Running", NONE, "Stop"),
+            ("Once", "", NONE, "Halted"),
+            ("Once", "-Running", NONE, "Halted"),
+            ("Manual", "Running", NONE, "ask"),
             ("Manual", "Running", STOP, "wait"),
             ("Manual", "Succeeded", NONE, "does not run"),
             ("Manual", "", NONE, "does not run"),
-            ("Manual", "", START, ""),
-            ("RerunOnFailure", "Running", NONE, "Stop"),
+            ("Manual", "", START, "write []"),
+            ("RerunOnFailure", "Running", NONE, "ask"),
             // Between two starts, which a request waits for.
-            ("RerunOnFailure", "Failed", NONE, "Stop"),
-            ("RerunOnFailure", "", START, ""),
+            ("RerunOnFailure", "Failed", NONE, "write [Stop]"),
+            ("RerunOnFailure", "", START, "write []"),
             ("RerunOnFailure", "", NONE, "does not run"),
             ("Halted", "", NONE, "does not run"),
             ("Halted", "Running", NONE, "wait"),
@@ -329,8 +356,8 @@ mod tests {
     #[test]
     fn a_restart_is_a_stop_and_a_start_of_what_runs() {
         let table = [
-            ("Always", "Running", NONE, "Stop+Start"),
-            ("Manual", "Running", NONE, "Stop+Start"),
+            ("Always", "Running", NONE, "ask"),
+            ("Manual", "Running", NONE, "ask"),
             ("RerunOnFailure", "Running", NONE, "Stop+Start"),
             ("Manual", "Running", STOP, "wait"),
             ("Manual", "", NONE, "refused"),
@@ -346,5 +373,45 @@ mod tests {
                 "{strategy} {phase} {requests:?}"
             );
         }
+    }
+
+    /// What the controller decides of the same machine: what is asked for is not refused, unless requests wait there.
+    #[test]
+    fn what_is_asked_for_is_what_the_subresource_does() {
+        use garboard_subresources::options::{RestartOptions, StartOptions, StopOptions};
+        use garboard_subresources::power;
+        let mut asked = 0;
+        let strategies = ["Halted", "false", "true", "Always", "Manual", "RerunOnFailure", "Once"];
+        let phases = [
+            "",
+            "Pending",
+            "Scheduled",
+            "Running",
+            "-Running",
+            "Succeeded",
+            "-Succeeded",
+            "Failed",
+            "-Failed",
+            "Unknown",
+        ];
+        for (strategy, phase) in strategies.iter().flat_map(|one| phases.iter().map(move |phase| (one, phase))) {
+            let (vm, vmi) = (vm(strategy, NONE), vmi(phase));
+            let machine = power::Machine { vm: &vm, vmi: vmi.as_ref() };
+            let answers = [
+                (PowerAction::Start, power::start(&machine, &StartOptions::default())),
+                (PowerAction::Stop, power::stop(&machine, &StopOptions::default())),
+                (PowerAction::Restart, power::restart(&machine, &RestartOptions::default())),
+            ];
+            for (action, answer) in answers {
+                let Decision::Change(Change::Subresource { becomes }) = decide(action, &vm, vmi.as_ref()) else {
+                    continue;
+                };
+                let change = answer.unwrap_or_else(|refusal| panic!("{action:?} {strategy} {phase}: {refusal:?}"));
+                let is_strategy = matches!(change.patch, Some((power::Part::Spec, _)));
+                assert_eq!(is_strategy, becomes.is_some(), "{action:?} {strategy} {phase}");
+                asked += 1;
+            }
+        }
+        assert!(asked > 20, "{asked}");
     }
 }

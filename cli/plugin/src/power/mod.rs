@@ -1,16 +1,14 @@
 //! `kubectl garboard start | stop | restart`: what is to run, asked of the API as KubeVirt's clients do, and seen through.
 //!
 //! ```text
-//!   VirtualMachine, instance ──decide (pure)──► spec.runStrategy, or status.stateChangeRequests ──► wait ──► result
+//!   VirtualMachine, instance ──decide (pure)──► subresource start, stop or restart ──► wait ──► result
 //! ```
 
 mod decide;
 
 use std::time::{Duration, Instant};
 
-use garboard_api::run_strategy::RunStrategy;
 use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
-use garboard_protocol::control::{ControlRequest, StopMode};
 use serde_json::json;
 
 use crate::args::{PowerArgs, StopArgs};
@@ -18,12 +16,12 @@ use crate::exit::{FAILED, NOT_FOUND, REFUSED, exit_error};
 use crate::failure::Failure;
 use crate::find;
 use crate::kubectl::{Kubectl, failed};
-use crate::link::Link;
 use crate::output::{note, outln};
 use crate::several;
-use decide::{Change, Decision, PowerAction, decide, lasting};
+use crate::subresource::{Resource, Subresource};
+use decide::{BEING_STOPPED, Change, Decision, PowerAction, decide, lasting};
 
-/// The controller writes the same status; it is read again this often before that is given up.
+/// The controller writes the same objects; they are read again this often before a conflict is an error.
 const ATTEMPTS: u32 = 10;
 
 /// `kubectl garboard start MACHINE…`.
@@ -38,12 +36,22 @@ pub(super) fn restart(kubectl: &Kubectl, args: &PowerArgs) -> anyhow::Result<u8>
 
 /// `kubectl garboard stop MACHINE…`.
 pub(super) fn stop(kubectl: &Kubectl, args: &StopArgs) -> anyhow::Result<u8> {
-    let mode = match (args.force, args.grace_period) {
-        (true, _) => Some(StopMode::Force),
-        (false, Some(seconds)) => Some(StopMode::Graceful { within_seconds: Some(seconds) }),
-        (false, None) => None,
-    };
-    several::each(&args.power.machines, |name| bring_about(kubectl, &args.power, name, PowerAction::Stop, mode))
+    let grace_seconds = if args.force { Some(0) } else { args.grace_period };
+    several::each(&args.power.machines, |name| {
+        bring_about(kubectl, &args.power, name, PowerAction::Stop, grace_seconds)
+    })
+}
+
+/// One action on one machine.
+struct Asking<'a> {
+    kubectl: &'a Kubectl,
+    name: &'a str,
+    action: PowerAction,
+    /// How long the guest may take to stop, seconds; its specification's time without it.
+    grace_seconds: Option<u64>,
+    is_waited_for: bool,
+    timeout_seconds: u64,
+    deadline: Instant,
 }
 
 fn bring_about(
@@ -51,19 +59,18 @@ fn bring_about(
     args: &PowerArgs,
     name: &str,
     action: PowerAction,
-    mode: Option<StopMode>,
+    grace_seconds: Option<u64>,
 ) -> anyhow::Result<()> {
-    let Asked { machine, before, already } = ask(kubectl, name, action)?;
+    let deadline = Instant::now() + Duration::from_secs(args.timeout);
+    let (is_waited_for, timeout_seconds) = (!args.no_wait, args.timeout);
+    let asking = Asking { kubectl, name, action, grace_seconds, is_waited_for, timeout_seconds, deadline };
+    let Asked { machine, before, already } = ask(&asking)?;
     if let Some(state) = already {
         return outln!("{machine} {state} already");
-    }
-    if let Some(mode) = mode {
-        hasten(kubectl, name, mode);
     }
     if args.no_wait {
         return outln!("{machine} is to {}", action.verb());
     }
-    let deadline = Instant::now() + Duration::from_secs(args.timeout);
     loop {
         let (_, vmi) = find::objects(kubectl, name).map_err(failed)?;
         match seen(action, vmi.as_ref(), before.as_deref()) {
@@ -72,16 +79,20 @@ fn bring_about(
                 let text = format!("{machine} {state}; `kubectl garboard why {name}` shows why");
                 return Err(exit_error(FAILED, text));
             }
-            Seen::NotYet if Instant::now() >= deadline => {
-                let text = format!(
-                    "{machine} is to {}, and did not within {} s; `kubectl garboard why {name}` shows what it waits for",
-                    action.verb(),
-                    args.timeout
-                );
-                return Err(exit_error(FAILED, text));
-            }
+            Seen::NotYet if Instant::now() >= deadline => return Err(asking.too_late(&machine)),
             Seen::NotYet => crate::pause::between_questions(),
         }
+    }
+}
+
+impl Asking<'_> {
+    fn too_late(&self, machine: &str) -> anyhow::Error {
+        let (verb, name) = (self.action.verb(), self.name);
+        let text = format!(
+            "{machine} is to {verb}, and did not within {} s; `kubectl garboard why {name}` shows what it waits for",
+            self.timeout_seconds
+        );
+        exit_error(FAILED, text)
     }
 }
 
@@ -95,8 +106,10 @@ struct Asked {
     already: Option<&'static str>,
 }
 
-fn ask(kubectl: &Kubectl, name: &str, action: PowerAction) -> anyhow::Result<Asked> {
-    for _ in 0..ATTEMPTS {
+fn ask(asking: &Asking<'_>) -> anyhow::Result<Asked> {
+    let Asking { kubectl, name, action, .. } = *asking;
+    let mut attempts = 0..ATTEMPTS;
+    loop {
         let (vm, vmi) = find::objects(kubectl, name).map_err(failed)?;
         let Some(vm) = vm else { return Err(without_vm(kubectl, name, vmi.as_ref(), action)) };
         let asked = Asked {
@@ -106,38 +119,100 @@ fn ask(kubectl: &Kubectl, name: &str, action: PowerAction) -> anyhow::Result<Ask
         };
         match decide(action, &vm, vmi.as_ref()) {
             Decision::Already(state) => return Ok(Asked { already: Some(state), ..asked }),
-            Decision::Wait => return Ok(asked),
+            Decision::Wait => {
+                hasten(asking, &vm);
+                return Ok(asked);
+            }
             Decision::Refused(message) => return Err(exit_error(REFUSED, format!("{}: {message}", asked.machine))),
-            Decision::Change(change) => match apply(kubectl, &vm, name, &change) {
+            Decision::Later if !asking.is_waited_for => {
+                return Err(exit_error(REFUSED, format!("{}: {BEING_STOPPED}", asked.machine)));
+            }
+            Decision::Later if Instant::now() >= asking.deadline => return Err(asking.too_late(&asked.machine)),
+            Decision::Later => crate::pause::between_questions(),
+            Decision::Change(change) => match apply(asking, &vm, &change) {
                 Ok(()) => {
-                    if let Some(text) = lasting(action, RunStrategy::of(&vm), &change) {
+                    if let Some(text) = lasting(action, &vm, &change) {
                         note!("garboard: {}: {text}", asked.machine);
                     }
                     return Ok(asked);
                 }
-                Err(Failure::Other(text)) if text.contains("has been modified") => {}
+                Err(failure) if is_conflict(&failure) && attempts.next().is_some() => crate::pause::between_questions(),
                 Err(failure) => return Err(failed(failure)),
             },
         }
     }
-    Err(exit_error(FAILED, format!("{name} changes all the time; try again")))
 }
 
-fn apply(kubectl: &Kubectl, vm: &VirtualMachine, name: &str, change: &Change) -> Result<(), Failure> {
-    let object = format!("virtualmachines.kubevirt.io/{name}");
-    let (patch, subresource) = match change {
-        Change::Spec(spec) => (json!({ "spec": spec }), None),
-        // Only onto what was looked at: a request that came meanwhile is not written over.
+/// Whether it may have been decided on what is no longer so: it is decided anew.
+fn is_conflict(failure: &Failure) -> bool {
+    match failure {
+        Failure::Refused(_) => true,
+        Failure::Other(text) => text.contains("has been modified"),
+        Failure::NoProgram { .. }
+        | Failure::Unreachable(_)
+        | Failure::Unauthorized(_)
+        | Failure::Forbidden(_)
+        | Failure::NotInstalled(_)
+        | Failure::NotFound(_)
+        | Failure::NotRunning(_)
+        | Failure::Conflict(_)
+        | Failure::Lost(_)
+        | Failure::NotServed(_)
+        | Failure::NoController(_)
+        | Failure::Interrupted(_)
+        | Failure::NoAnswer(_) => false,
+    }
+}
+
+fn subresource(action: PowerAction, vm: &VirtualMachine) -> Subresource {
+    Subresource {
+        resource: Resource::Machine,
+        namespace: vm.metadata.namespace.clone().unwrap_or_default(),
+        name: vm.metadata.name.clone().unwrap_or_default(),
+        verb: action.verb(),
+    }
+}
+
+fn apply(asking: &Asking<'_>, vm: &VirtualMachine, change: &Change) -> Result<(), Failure> {
+    match change {
+        Change::Subresource { .. } => by_subresource(asking, vm),
         Change::Requests(requests) => {
+            // Only onto what was looked at: a request that came meanwhile is not written over.
             let version = json!({ "resourceVersion": vm.metadata.resource_version });
             let status = json!({ "stateChangeRequests": requests });
-            (json!({ "metadata": version, "status": status }), Some("--subresource=status"))
+            let patch = json!({ "metadata": version, "status": status }).to_string();
+            let object = format!("virtualmachines.kubevirt.io/{}", asking.name);
+            let arguments = ["patch", &object, "--type=merge", "-p", &patch, "--subresource=status"];
+            asking.kubectl.run(&arguments).map(|_| ())
         }
-    };
-    let patch = patch.to_string();
-    let mut arguments = vec!["patch", &object, "--type=merge", "-p", &patch];
-    arguments.extend(subresource);
-    kubectl.run(&arguments).map(|_| ())
+    }
+}
+
+fn by_subresource(asking: &Asking<'_>, vm: &VirtualMachine) -> Result<(), Failure> {
+    let wanted = subresource(asking.action, vm);
+    let Some(seconds) = asking.grace_seconds else { return wanted.put(asking.kubectl, &json!({}), None) };
+    match wanted.put(asking.kubectl, &json!({ "gracePeriod": seconds }), None) {
+        // The rest of the request is possible.
+        Err(Failure::Refused(text)) if text.contains("gracePeriod") => {
+            wanted.put(asking.kubectl, &json!({}), None)?;
+            note_own_time(asking.name, &text);
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// A stop is under way, and is to be a faster one. That it goes on as it is, is no failure.
+fn hasten(asking: &Asking<'_>, vm: &VirtualMachine) {
+    let (PowerAction::Stop, Some(seconds)) = (asking.action, asking.grace_seconds) else { return };
+    let asked = subresource(asking.action, vm).put(asking.kubectl, &json!({ "gracePeriod": seconds }), None);
+    if let Err(failure) = asked {
+        note_own_time(asking.name, &failure.to_string());
+    }
+}
+
+fn note_own_time(name: &str, why: &str) {
+    note!("garboard: {name} stops, but in its own time: {why}");
 }
 
 fn without_vm(
@@ -154,19 +229,6 @@ fn without_vm(
         PowerAction::Start | PowerAction::Restart => "make a VirtualMachine of it to start it again".to_owned(),
     };
     exit_error(REFUSED, format!("{name} is an instance without a VirtualMachine, which is one run; {instead}"))
-}
-
-/// Sends the supervisor how long the guest may take. The stop itself is under way, so that this is no failure.
-fn hasten(kubectl: &Kubectl, name: &str, mode: StopMode) {
-    let asked = find::place(kubectl, name).and_then(|place| {
-        let Link { mut line, exec } = Link::open(kubectl, &place)?;
-        let outcome = line.request(ControlRequest::Stop { mode }).map(|_| ());
-        drop(line);
-        exec.close(outcome)
-    });
-    if let Err(error) = asked {
-        note!("garboard: {name} stops, but in its own time: {error:#}");
-    }
 }
 
 /// How far it is.

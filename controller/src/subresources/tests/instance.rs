@@ -294,9 +294,10 @@ async fn stream(api: &Api, path: &str) -> WebSocketStream<TcpStream> {
 
 #[tokio::test]
 async fn a_session_is_a_websocket_of_plain_bytes_and_its_client_reads_why_it_ended() {
-    let access = ConsoleAccess::TakeOver;
+    let console = |access, session| ControlRequest::Console { access, session };
     let table = [
-        ("console", ControlRequest::Console { access, session: Session::Replace }),
+        ("console", console(ConsoleAccess::TakeOver, Session::Replace)),
+        ("console?preserveSession=true", console(ConsoleAccess::Write, Session::Only)),
         ("vnc", ControlRequest::Vnc { session: Session::Replace }),
     ];
     for (path, wanted) in table {

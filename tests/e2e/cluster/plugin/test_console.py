@@ -37,10 +37,53 @@ def test_a_script_pipes_a_command_in(kube: Kube, person: Person, machine: str, d
     finally:
         console.terminate()
         console.wait()
-    # No client is left at the guest's console.
-    relay = ["pgrep", "-f", "[g]arboard-launcher --connect"]
-    node = person.node_of(machine)
-    kube.ask_until("the end of the relay in the pod", lambda: not kube.inside(node, *relay, check=False))
+    # No proxy is left here, and no client at the guest's console: the next one is let in.
+    kube.ask_until("the end of the proxy", lambda: not proxies())
+    later = person.plugin.terminal("console", machine)
+    later.expect("sum-1764", PATIENCE)
+    later.type(DETACH)
+    later.expect_end(PATIENCE)
+
+
+def proxies() -> list[str]:
+    """Processes that serve a console of any plugin here."""
+    found = subprocess.run(["pgrep", "-f", "kubectl proxy.*/console"], capture_output=True, text=True)
+    return found.stdout.split()
+
+
+def test_a_killed_console_leaves_no_proxy(kube: Kube, person: Person, machine: str) -> None:
+    console = person.plugin.begin("console", machine, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert console.stdout and console.stdout.read(1), "nothing was shown"
+        assert proxies()
+    finally:
+        console.kill()
+        console.wait()
+    kube.ask_until("the end of the proxy", lambda: not proxies())
+
+
+def test_another_session_is_kept_or_taken_and_reads_that(person: Person, machine: str) -> None:
+    first = person.plugin.terminal("console", machine)
+    first.expect("hello", PATIENCE)
+    person.plugin.refuses(4, "another client .*--take-over", "console", machine)
+    second = person.plugin.terminal("console", machine, "--take-over")
+    second.expect("hello", PATIENCE)
+    first.expect("the session is over: ", PATIENCE)
+    assert first.end(PATIENCE) == 1
+    second.type(DETACH)
+    second.expect_end(PATIENCE)
+
+
+def test_who_looks_on_is_no_session(person: Person, machine: str) -> None:
+    looks_on = person.plugin.terminal("console", machine, "--view")
+    looks_on.expect("hello", PATIENCE)
+    writes = person.plugin.terminal("console", machine)
+    writes.expect("hello", PATIENCE)
+    writes.type(b"\recho seen-$((40+2))\r")
+    looks_on.expect("seen-42", PATIENCE)
+    for terminal in (looks_on, writes):
+        terminal.type(DETACH)
+        terminal.expect_end(PATIENCE)
 
 
 def test_a_name_that_is_misspelt_is_corrected(person: Person, machine: str) -> None:

@@ -3,17 +3,33 @@
 import pytest
 
 from garboard_e2e.cluster.person import Person
+from garboard_e2e.patience import PATIENCE
+from garboard_e2e.terminal import DETACH
 
 MAY_NOT = "you may not do this"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    ["console --view", "vnc --proxy-only"],
-    ids=lambda arguments: arguments.split()[0],
-)
+NEEDED = {
+    "console": "virtualmachineinstances/console",
+    "console --take-over": "virtualmachineinstances/console",
+    "console --view": "pods/exec",
+    "vnc --proxy-only": "virtualmachineinstances/vnc",
+    "qmp": "pods/exec",
+}
+
+
+@pytest.mark.parametrize("arguments", NEEDED)
 def test_a_viewer_gets_no_console_and_no_screen(person: Person, machine: str, bob: str, arguments: str) -> None:
-    person.plugin.of(bob).refuses(4, f"{MAY_NOT}: .*pods/exec", *arguments.split(), machine)
+    person.plugin.of(bob).refuses(4, f"{MAY_NOT}: .*{NEEDED[arguments]}", *arguments.split(), machine)
+
+
+def test_an_editor_looks_into_a_guest_and_not_into_its_pod(person: Person, machine: str, ada: str) -> None:
+    editor = person.plugin.of(ada)
+    terminal = editor.terminal("console", machine)
+    terminal.expect("hello", PATIENCE)
+    terminal.type(DETACH)
+    terminal.expect_end(PATIENCE)
+    editor.refuses(4, f"{MAY_NOT}: .*pods", "qmp", machine, "query-status")
 
 
 SEEN = {"why": "nodes: you may not see them", "logs": "the machine is prepared", "explain": "memory-backend"}

@@ -1,0 +1,74 @@
+//! Streams of a machine, as KubeVirt's clients open them: websockets with binary frames of bytes, to the controller and through it to
+//! the supervisor. The user's kubectl is the way to the API server (`kubectl proxy`), so that no TLS and no credentials are here.
+//!
+//! ```text
+//!   plugin ═ socket in a private directory ═ kubectl proxy ═ API server ═ controller ═ node agent ═ supervisor
+//! ```
+//!
+//! The proxy lets one path through and no method but those that read, and lives as long as the command that uses it
+//! ([ADR 39](../../../../docs/adr/0039-streams-of-the-plugin.md)).
+
+mod answer;
+mod ending;
+mod process;
+mod socket;
+mod websocket;
+
+use std::sync::Arc;
+
+pub(crate) use ending::Ending;
+
+use crate::exit::exit_error;
+use crate::failure::Failure;
+use crate::kubectl::{Kubectl, failed};
+use crate::line::{Incoming, Outgoing};
+use crate::subresource::Subresource;
+use process::Proxy;
+
+/// KubeVirt's parameter: a session that is there is not ended, and the stream is refused.
+pub(crate) const PRESERVE_SESSION: &str = "preserveSession=true";
+
+/// A way to one stream of a machine, which can be opened more than once.
+pub(crate) struct Streams {
+    proxy: Proxy,
+    subresource: Subresource,
+}
+
+/// An open stream.
+pub(crate) struct Stream {
+    /// What the machine sends.
+    pub(crate) incoming: Incoming,
+    /// What it is sent. Dropping it closes the stream, once that has arrived.
+    pub(crate) outgoing: Outgoing,
+    /// How it ended.
+    pub(crate) ending: Arc<Ending>,
+}
+
+impl Streams {
+    /// Starts the proxy.
+    pub(crate) fn start(kubectl: &Kubectl, subresource: Subresource) -> anyhow::Result<Self> {
+        let proxy = Proxy::start(kubectl, &subresource.path())?;
+        Ok(Self { proxy, subresource })
+    }
+
+    /// Opens the stream, with these parameters of KubeVirt's. What refuses it is an error that says so.
+    pub(crate) fn open(&self, parameters: &str) -> Result<Stream, Failure> {
+        let socket = self.proxy.connect()?;
+        let mut path = self.proxy.path(&self.subresource.path());
+        if !parameters.is_empty() {
+            path.push('?');
+            path.push_str(parameters);
+        }
+        let (reading, writing, ending) = websocket::open(socket, &path, &self.subresource)?;
+        Ok(Stream { incoming: Incoming::of(reading), outgoing: Box::new(writing), ending })
+    }
+}
+
+/// An error if a stream did not end because the machine's side of it did.
+pub(crate) fn judge(ending: &Ending, machine: &str) -> anyhow::Result<()> {
+    match ending.now().and_then(|end| end.failure(machine)) {
+        None => Ok(()),
+        Some(failure @ Failure::Refused(_)) => Err(exit_error(crate::exit::FAILED, failure.to_string())),
+        Some(failure) => Err(failed(failure)),
+    }
+}

@@ -1,0 +1,66 @@
+//! A proxy at a unix socket, whose directory only its user may enter.
+
+#[cfg(unix)]
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use super::{Place, Proxy, SERVER_PATH, bounds, spawn};
+use crate::kubectl::Kubectl;
+
+/// A shell that ends kubectl, with all processes that it has started, when its standard input ends: a plugin that is killed leaves no
+/// proxy. Its arguments are a directory, which it removes, and the call of kubectl. It leaves kubectl's output to kubectl, so
+/// that the end of this is the end of kubectl's.
+const KEEPER: &str = r#"directory=$1
+shift
+"$@" &
+exec >&- 2>&-
+read -r line
+trap '' TERM
+kill -s TERM 0
+wait
+rm -f "$directory/api"
+rmdir "$directory"
+"#;
+/// The name of the socket.
+const SOCKET: &str = "api";
+/// What the shortest `sun_path` of a system takes, with its last zero.
+const LONGEST_PATH: usize = 100;
+
+/// Starts one.
+pub(super) fn start(kubectl: &Kubectl, path: &str) -> anyhow::Result<Proxy> {
+    let directory = private_directory()?;
+    let socket = directory.path().join(SOCKET);
+    let at = format!("--unix-socket={}", socket.display());
+    let [paths, methods] = bounds(path);
+    let proxy = kubectl.command(&["proxy", &at, &paths, &methods, SERVER_PATH]);
+    let mut keeper = Command::new("sh");
+    keeper.args(["-c", KEEPER, "sh"]).arg(directory.path()).arg(proxy.get_program()).args(proxy.get_args());
+    // Ctrl-C at this terminal is the guest's, or the plugin's; and the keeper ends a whole group.
+    keeper.process_group(0);
+    let child = spawn(keeper, kubectl)?;
+    // From now on the keeper removes it.
+    let _ = directory.keep();
+    Proxy::listening(child, |_| Some(Place::Socket(socket)))
+}
+
+/// A new directory that nobody else enters (mode 0700), with a path that a socket may have.
+fn private_directory() -> anyhow::Result<tempfile::TempDir> {
+    let of_session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let parents = of_session.into_iter().chain([std::env::temp_dir(), PathBuf::from("/tmp")]);
+    let mut made = None;
+    for parent in parents.filter(|parent| fits(parent)) {
+        made = Some(tempfile::Builder::new().prefix("garboard-").tempdir_in(&parent));
+        if matches!(made, Some(Ok(_))) {
+            break;
+        }
+    }
+    made.context("no directory for a socket has a path that is short enough; set TMPDIR to one of less than 70 bytes")?
+        .context("a directory for a socket cannot be made; set TMPDIR to one in which you may write")
+}
+
+fn fits(parent: &Path) -> bool {
+    parent.join("garboard-123456").join(SOCKET).as_os_str().len() <= LONGEST_PATH
+}
