@@ -13,7 +13,7 @@ It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD
 start, stop, restart, pause, unpause, reset, soft-reboot, freeze, unfreeze, console and vnc use subresources of KubeVirt, each with a
 right of its own (update virtualmachines/start, get virtualmachineinstances/console, ...), as the roles admin and edit have them.
 qmp, console --view and logs --part go through `kubectl exec` and need the right to create pods/exec; explain uses it where
-you have it. why, and logs without --part, only read. cluster install and uninstall need the rights of an administrator.";
+you have it. dashboard uses the API as you may, and those subresources for what its buttons do. why, and logs without --part, only read. cluster install and uninstall need the rights of an administrator.";
 
 /// Starts, stops and looks into virtual machines on a Kubernetes cluster.
 #[derive(Debug, Parser)]
@@ -111,6 +111,8 @@ pub(crate) enum PluginCommand {
     Why(WhyArgs),
     /// Show what is executed for a machine: QEMU's arguments, plumbing, disks, limits.
     Explain(ExplainArgs),
+    /// Serve a page for the browser: machines, why they are as they are, start and stop, serial console, screen.
+    Dashboard(DashboardArgs),
     /// Install Garboard on the cluster, remove it, show how it is; also `garboard cluster`.
     Cluster {
         /// What to do.
@@ -307,6 +309,24 @@ pub(crate) struct ExplainArgs {
     /// Print only the command line, quoted for a shell.
     #[arg(long)]
     pub(crate) shell: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard dashboard                      # prints an address of 127.0.0.1; Ctrl-C ends it
+  kubectl garboard --context lab dashboard --open
+  ssh -L 8001:127.0.0.1:8001 bastion kubectl garboard dashboard --port 8001
+
+The page does what your kubectl may do. The address lets one browser in, once; Enter prints another one.")]
+#[cfg_attr(not(unix), allow(dead_code, reason = "the command refuses there"))]
+pub(crate) struct DashboardArgs {
+    /// The port of 127.0.0.1; 0 is any that is free.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+    /// Start the browser of this computer. Other users of it may see the address among the processes, and it lets only the
+    /// first one in.
+    #[arg(long)]
+    pub(crate) open: bool,
 }
 
 /// A name, also as `vm/NAME` and `vmi/NAME`: machines and instances share theirs.

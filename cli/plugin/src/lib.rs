@@ -9,6 +9,7 @@
 mod args;
 mod complete;
 pub mod console;
+mod dashboard;
 pub mod exit;
 mod explain;
 mod failure;
@@ -144,6 +145,7 @@ pub fn run(args: &PluginArgs) -> anyhow::Result<u8> {
         PluginCommand::Logs(args) => logs::run(&kubectl, args),
         PluginCommand::Why(args) => why::run(&kubectl, args),
         PluginCommand::Explain(args) => explain::run(&kubectl, args),
+        PluginCommand::Dashboard(args) => dashboard::run(&kubectl, args),
         PluginCommand::Cluster { command } => operate::execute(&kubectl, command),
     }
 }

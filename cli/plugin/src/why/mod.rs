@@ -25,6 +25,12 @@ use crate::exit::{self, BAD_INPUT, exit_error};
 use crate::kubectl::{Kubectl, failed};
 use crate::output::{out, outln};
 
+/// Looks at a machine and judges it, for the dashboard.
+#[cfg(unix)]
+pub(crate) fn of_machine(kubectl: &Kubectl, name: &str) -> Result<Diagnosis, crate::failure::Failure> {
+    gather::gather(kubectl, name, jiff::Timestamp::now()).map(|facts| diagnose::diagnose(&facts))
+}
+
 /// `kubectl garboard why MACHINE`.
 pub(super) fn run(kubectl: &Kubectl, args: &WhyArgs) -> anyhow::Result<u8> {
     let facts = match (&args.facts, &args.machine) {

@@ -1,0 +1,102 @@
+// Requests to the server of this page: it passes on what the page uses to the API server, with the rights of the user's kubectl.
+
+const KEPT = "garboard-token";
+const TOKEN_PROTOCOL = "garboard.token.";
+const WATCH_PROTOCOL = "garboard.watch";
+/** Close codes from here on are a refusal: the code of HTTP is added. */
+export const REFUSED = 4000;
+
+let token = sessionStorage.getItem(KEPT) ?? "";
+
+/** What an API server, or this page's server, answered instead. */
+export class Refused extends Error {
+  constructor(status) {
+    super(status.message || `it answered with ${status.code}`);
+    this.code = status.code;
+    this.reason = status.reason ?? "";
+  }
+
+  /** Verbatim, with reason and code, as kubectl prints it. */
+  toString() {
+    return `${this.message} (${[this.reason, this.code].filter(Boolean).join(", ")})`;
+  }
+}
+
+/** Lets this browser in: with the key of the address, or the token that it has from before. */
+export async function enter() {
+  const key = new URLSearchParams(location.hash.slice(1)).get("key");
+  if (!key) return token !== "";
+  // Neither history nor a bookmark keeps it.
+  history.replaceState(null, "", "/");
+  const answer = await fetch("/session", { method: "POST", body: key });
+  if (!answer.ok) throw await refusal(answer);
+  token = (await answer.json()).token;
+  sessionStorage.setItem(KEPT, token);
+  return true;
+}
+
+async function refusal(answer) {
+  const text = await answer.text();
+  try {
+    const status = JSON.parse(text);
+    if (status.kind === "Status") return new Refused(status);
+  } catch {
+    // It is shown as it is.
+  }
+  return new Refused({ code: answer.status, message: text.trim().slice(0, 2000) });
+}
+
+async function ask(path, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, headers: { Authorization: `Bearer ${token}` } });
+  } catch {
+    throw new Refused({ message: "the dashboard does not answer: does `kubectl garboard dashboard` still run?", reason: "", code: 0 });
+  }
+  if (!answer.ok) throw await refusal(answer);
+  return answer;
+}
+
+/** A document. */
+export const get = async (path) => (await ask(path)).json();
+
+/** A change; its answer is not used. */
+export async function put(path, body) {
+  await (await ask(path, { method: "PUT", body: body === undefined ? undefined : JSON.stringify(body) })).text();
+}
+
+/** A websocket. A refusal comes as its only text, and is kept in `refused` when it closes. */
+export function open(path, protocol = WATCH_PROTOCOL) {
+  const address = new URL(path, location.href);
+  address.protocol = "ws:";
+  const socket = new WebSocket(address, [protocol, TOKEN_PROTOCOL + token]);
+  socket.binaryType = "arraybuffer";
+  if (protocol === WATCH_PROTOCOL) return socket;
+  // The first listener: nothing else sees the text, which is none of the stream's.
+  socket.addEventListener("message", (event) => {
+    if (typeof event.data !== "string") return;
+    event.stopImmediatePropagation();
+    socket.refused = parsed(event.data);
+  });
+  return socket;
+}
+
+/** A refusal that came as a text. */
+export function parsed(text) {
+  try {
+    const status = JSON.parse(text);
+    return status.kind === "Status" ? new Refused(status) : undefined;
+  } catch {
+    return new Refused({ message: text.slice(0, 2000), code: 0 });
+  }
+}
+
+export const forget = () => { token = ""; sessionStorage.removeItem(KEPT); };
+
+export const path = {
+  kubevirt: (namespace, kind) => `/apis/kubevirt.io/v1/${namespace ? `namespaces/${namespace}/` : ""}${kind}`,
+  events: (namespace) => `/api/v1/namespaces/${namespace}/events`,
+  subresource: (machine, kind, verb) =>
+    `/apis/subresources.kubevirt.io/v1/namespaces/${machine.namespace}/${kind}/${machine.name}/${verb}`,
+  why: (machine) => `/why/${machine.namespace}/${machine.name}`,
+};

@@ -1,0 +1,46 @@
+// The serial console: xterm.js on the bytes of the guest.
+
+import { FitAddon } from "./vendor/xterm-addon-fit/lib/addon-fit.mjs";
+import { Terminal } from "./vendor/xterm/lib/xterm.mjs";
+import { Session } from "./session.js";
+
+const SCROLLBACK_LINES = 5000;
+
+function view(place, one) {
+  const terminal = new Terminal({
+    cursorBlink: false, scrollback: SCROLLBACK_LINES, fontFamily: "ui-monospace, 'DejaVu Sans Mono', monospace", fontSize: 14,
+    screenReaderMode: readsScreens(), convertEol: false,
+  });
+  const fit = new FitAddon();
+  terminal.loadAddon(fit);
+  terminal.open(place);
+  terminal.textarea.setAttribute("aria-label", `Serial console of ${one.key}. Control and right bracket leaves it.`);
+  const size = new ResizeObserver(() => fit.fit());
+  size.observe(place);
+  const encoder = new TextEncoder();
+  let socket;
+  const send = (bytes) => { if (socket?.readyState === WebSocket.OPEN) socket.send(bytes); };
+  terminal.onData((text) => send(encoder.encode(text)));
+  terminal.onBinary((text) => send(Uint8Array.from(text, (one) => one.charCodeAt(0))));
+  return {
+    hint: "Enter makes most guests print their prompt. A serial port has no size: lines are as long as the guest takes them to be.",
+    tools: [
+      ["Screen reader", () => { terminal.options.screenReaderMode = !terminal.options.screenReaderMode; keep(terminal.options.screenReaderMode); }],
+      ["Clear", () => terminal.clear()],
+    ],
+    attach(opened) {
+      socket = opened;
+      // What the guest prints faster than it can be drawn is held back here, by a limit of xterm.js itself.
+      opened.addEventListener("message", ({ data }) => terminal.write(new Uint8Array(data)));
+    },
+    detach() { socket = undefined; },
+    focus() { terminal.focus(); },
+    dispose() { size.disconnect(); terminal.dispose(); },
+  };
+}
+
+const KEPT = "garboard-screen-reader";
+const readsScreens = () => localStorage.getItem(KEPT) === "yes";
+const keep = (is) => localStorage.setItem(KEPT, is ? "yes" : "no");
+
+export const openConsole = (one, closed) => new Session(one, "console", "Serial console", view, closed);

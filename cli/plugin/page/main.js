@@ -1,0 +1,170 @@
+// The page: who is in, what is watched, and which of its views is shown.
+
+import { enter, forget, get, path } from "./api.js";
+import { button, element, find, setText } from "./dom.js";
+import { Detail } from "./detail.js";
+import { rows } from "./machines.js";
+import { Table } from "./table.js";
+import { Watched } from "./watch.js";
+
+const SCOPE = "garboard-namespace";
+const THEME = "garboard-theme";
+const watches = [];
+const states = new Map();
+let scope = sessionStorage.getItem(SCOPE) ?? "";
+let about = {};
+let table, detail, lastLink;
+
+// ---- messages
+
+function failed(refusal, what = "") {
+  const text = (what ? `${what}: ` : "") + String(refusal);
+  const known = [...find("problems").children].find((each) => each.dataset.text === text);
+  if (known) return;
+  const close = button("Dismiss", () => { line.remove(); });
+  const line = element("div", { className: "problem", "data-text": text }, element("p", { textContent: text }), close);
+  find("problems").append(line);
+  while (find("problems").children.length > 4) find("problems").firstChild.remove();
+}
+
+let fading;
+function done(text) {
+  setText(find("done"), text);
+  clearTimeout(fading);
+  fading = setTimeout(() => setText(find("done"), ""), 8000);
+}
+
+/** Whether what is shown is up to date: of all watches the worst counts. */
+function live(name) {
+  return (state) => {
+    states.set(name, state);
+    const waits = [...states.values()].filter((each) => each !== "live");
+    const longest = Math.max(...waits, 0);
+    const text = waits.length ? `◐ Not up to date: asking again in ${Math.max(1, Math.round(longest / 1000))} s` : "● Live";
+    find("live").className = waits.length ? "waiting" : "well";
+    setText(find("live"), text);
+  };
+}
+
+// ---- what is watched
+
+let vms, vmis;
+
+function watch() {
+  for (const each of watches.splice(0)) each.stop();
+  states.clear();
+  const of = (kind) => new Watched(path.kubevirt(scope, kind), { changed: draw, failed: listFailed, live: live(kind) });
+  vms = of("virtualmachines");
+  vmis = of("virtualmachineinstances");
+  watches.push(vms, vmis);
+}
+
+/** Who may not list all namespaces looks into one. */
+function listFailed(refusal) {
+  if (refusal.code === 401) return leave(refusal);
+  if (refusal.code === 403) {
+    find("scope").hidden = false;
+    setText(find("scope-reason"), String(refusal));
+    find("scope").elements.namespace.value ||= scope || about.namespace || "";
+    if (!scope && about.namespace) return look(about.namespace);
+    return undefined;
+  }
+  return failed(refusal);
+}
+
+function look(namespace) {
+  scope = namespace;
+  sessionStorage.setItem(SCOPE, namespace);
+  watch();
+}
+
+function draw() {
+  if (!vms || !vmis) return;
+  table.show(rows(vms.objects, vmis.objects));
+  detail?.update(vms.objects.get(detail.key), vmis.objects.get(detail.key));
+}
+
+// ---- console and screen
+
+function streams(one) {
+  const reason = one.runs ? "" : "It does not run.";
+  const noScreen = one.vmi?.spec.domain?.devices?.autoattachGraphicsDevice === false ? "It has no graphics device." : "";
+  const go = (file, name) => async () => {
+    const found = await import(file);
+    found[name](one, () => {});
+  };
+  return [
+    { label: "Console", reason, act: go("./console.js", "openConsole") },
+    { label: "Screen", reason: reason || noScreen, act: go("./screen.js", "openScreen") },
+  ];
+}
+
+// ---- views
+
+/** Shows what the address names. `isFirst`: the browser has just loaded the page, and its own order of the keyboard counts. */
+function show(isFirst = false) {
+  const [, key] = location.hash.match(/^#\/machines\/([a-z0-9.-]+\/[a-z0-9.-]+)$/) ?? [];
+  detail?.stop();
+  states.delete("events");
+  detail = undefined;
+  find("machine").replaceChildren();
+  find("list").hidden = Boolean(key);
+  find("machine").hidden = !key;
+  if (key) {
+    lastLink = key;
+    detail = Object.assign(new Detail(key, { failed, done, streams, live: live("events") }), { key });
+    document.title = `${key} – Garboard`;
+    draw();
+    if (!isFirst) find("machine-title").focus();
+  } else {
+    document.title = "Machines – Garboard";
+    draw();
+    // Back to the row that was left, if it is still there.
+    const link = lastLink && document.querySelector(`a[href="#/machines/${lastLink}"]`);
+    if (!isFirst) (link || find("list-title")).focus();
+  }
+}
+
+function leave(refusal) {
+  forget();
+  for (const each of watches.splice(0)) each.stop();
+  for (const id of ["list", "machine"]) find(id).hidden = true;
+  find("entrance").hidden = false;
+  setText(find("entrance-reason"), refusal ? String(refusal) : "");
+  setText(find("live"), "");
+  find("entrance").querySelector("h1").focus();
+}
+
+function colours() {
+  const select = find("theme");
+  const apply = () => {
+    if (select.value) document.documentElement.dataset.theme = select.value;
+    else delete document.documentElement.dataset.theme;
+  };
+  select.value = localStorage.getItem(THEME) ?? "";
+  select.onchange = () => { localStorage.setItem(THEME, select.value); apply(); };
+  apply();
+}
+
+async function start() {
+  colours();
+  find("skip").onclick = () => find("main").focus();
+  find("scope").addEventListener("submit", (event) => {
+    event.preventDefault();
+    look(new FormData(find("scope")).get("namespace").trim());
+  });
+  try {
+    if (!await enter()) return leave();
+    about = await get("/about");
+  } catch (refusal) {
+    return leave(refusal);
+  }
+  setText(find("who"), [about.user ?? "user unknown", about.context && `context ${about.context}`].filter(Boolean).join(", "));
+  table = new Table(streams);
+  addEventListener("hashchange", () => show());
+  watch();
+  show(true);
+  return undefined;
+}
+
+start();

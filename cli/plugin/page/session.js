@@ -1,0 +1,99 @@
+// The dialog of a console or a screen: what it shows, when it connects again, and how the keyboard leaves it.
+
+import { REFUSED, open, path } from "./api.js";
+import { button, element, find, setText } from "./dom.js";
+
+const PROTOCOL = "plain.kubevirt.io";
+/** Another user has connected: who connects again by itself would end that session, and so on for ever. */
+const TAKEN = 1001;
+const WAITS = [1000, 2000, 5000, 10_000, 20_000];
+/** A session that lived so long was a good one. */
+const GOOD = 10_000;
+
+/** Keys that a browser keeps for itself, or that have to be pressed at once. */
+const isWayOut = (event) => event.ctrlKey && !event.altKey && (event.key === "]" || event.code === "BracketRight");
+
+export class Session {
+  #one; #verb; #view; #socket; #timer; #tries = 0; #began = 0; #closed; #over = false; #before = document.activeElement;
+
+  /** `make(place, one)` makes the view: `attach(socket)`, `detach()`, `focus()`, `tools`, `hint`, `dispose()`. */
+  constructor(one, verb, title, make, closed) {
+    [this.#one, this.#verb, this.#closed] = [one, verb, closed];
+    const dialog = find("session");
+    setText(find("session-title"), `${title} of ${one.key}`);
+    find("session-place").replaceChildren();
+    find("session-again").onclick = () => { this.#tries = 0; this.#connect(true); };
+    find("session-close").onclick = () => dialog.close();
+    dialog.onclose = () => this.#end();
+    dialog.addEventListener("keydown", this.#keys, true);
+    // Escape is the guest's, or nobody's.
+    dialog.oncancel = (event) => event.preventDefault();
+    dialog.showModal();
+    this.#view = make(find("session-place"), one);
+    find("session-tools").replaceChildren(...this.#view.tools.map(([label, act]) => button(label, () => { act(); this.#view.focus(); })));
+    setText(find("session-hint"), `${this.#view.hint} Ctrl and ] leaves it for the buttons above.`);
+    this.#connect(true);
+  }
+
+  #keys = (event) => {
+    if (!isWayOut(event)) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    find("session-close").focus();
+  };
+
+  #connect(takesFocus) {
+    clearTimeout(this.#timer);
+    this.#drop();
+    find("session-again").hidden = true;
+    setText(find("session-state"), "Connecting …");
+    const socket = open(path.subresource(this.#one, "virtualmachineinstances", this.#verb), PROTOCOL);
+    this.#socket = socket;
+    socket.addEventListener("open", () => {
+      if (socket !== this.#socket) return;
+      this.#began = Date.now();
+      setText(find("session-state"), "Connected.");
+    });
+    socket.addEventListener("close", ({ code, reason }) => { if (socket === this.#socket) this.#ended(code, reason); });
+    this.#view.attach(socket);
+    if (takesFocus) this.#view.focus();
+  }
+
+  #ended(code, reason) {
+    this.#view.detach();
+    const refused = this.#socket.refused;
+    find("session-again").hidden = false;
+    if (refused || code >= REFUSED) return this.#say(`Refused: ${refused ?? `code ${code - REFUSED}`}`);
+    if (code === TAKEN) return this.#say(`Ended: ${reason || "another user has connected"}`);
+    if (Date.now() - this.#began > GOOD && this.#began) this.#tries = 0;
+    const wait = WAITS[this.#tries];
+    this.#tries += 1;
+    const why = reason || (code === 1000 ? "closed" : `the connection was lost (${code})`);
+    if (wait === undefined) return this.#say(`Ended: ${why}`);
+    this.#timer = setTimeout(() => this.#connect(false), wait);
+    return this.#say(`Ended: ${why}. Connecting again in ${wait / 1000} s …`);
+  }
+
+  #say(text) { setText(find("session-state"), text); }
+
+  #drop() {
+    const socket = this.#socket;
+    this.#socket = undefined;
+    socket?.close();
+    if (socket) this.#view.detach();
+  }
+
+  #end() {
+    if (this.#over) return;
+    this.#over = true;
+    clearTimeout(this.#timer);
+    this.#drop();
+    this.#view.dispose();
+    find("session").removeEventListener("keydown", this.#keys, true);
+    find("session-place").replaceChildren();
+    this.#before?.focus?.();
+    this.#closed();
+  }
+}
+
+export const hole = (label) => element("div", { role: "group", "aria-label": label, style: "height:100%" });

@@ -1,0 +1,121 @@
+//! Whether a request is the page's own. Pure.
+//!
+//! A browser lets every page send requests to 127.0.0.1. Four things keep them out: a name that leads here is not
+//! among the hosts; `Origin` and `Sec-Fetch-Site` name the page that asks; nothing is answered without a token, which no browser adds
+//! by itself; and an answer has no header that would let another page read it.
+
+use super::http::Request;
+use super::keys::Keys;
+use super::refusal::Refusal;
+
+/// The beginning of the protocol by which a websocket names its token: a browser lets a page add no header to it.
+pub(super) const TOKEN_PROTOCOL: &str = "garboard.token.";
+
+/// The host that a request names, if it is this server.
+pub(super) fn host(request: &Request, port: u16) -> Result<&str, Refusal> {
+    let named = request.header("host").unwrap_or_default();
+    let is_ours = named
+        .rsplit_once(':')
+        .is_some_and(|(name, of_port)| matches!(name, "127.0.0.1" | "localhost") && of_port == port.to_string());
+    if is_ours { Ok(named) } else { Err(Refusal::Host(named.to_owned())) }
+}
+
+/// That no other page caused it. A read may come without `Origin`, a change and a stream may not.
+pub(super) fn own_page(request: &Request, host: &str) -> Result<(), Refusal> {
+    let origin = request.header("origin");
+    let must_have_origin = request.method != "GET" || request.is_upgrade();
+    let is_ours = match origin {
+        Some(origin) => origin.strip_prefix("http://") == Some(host),
+        None => !must_have_origin && !request.has("origin"),
+    };
+    if !is_ours {
+        return Err(Refusal::OtherPage(format!("Origin: {}", origin.unwrap_or("none"))));
+    }
+    let site = request.header("sec-fetch-site");
+    if site == Some("same-origin") || !request.has("sec-fetch-site") {
+        return Ok(());
+    }
+    Err(Refusal::OtherPage(format!("Sec-Fetch-Site: {}", site.unwrap_or("several"))))
+}
+
+/// That it has the session's token: `Authorization: Bearer …`, or of a websocket among its protocols.
+pub(super) fn token(request: &Request, keys: &Keys) -> Result<(), Refusal> {
+    let of_header = || request.header("authorization")?.strip_prefix("Bearer ");
+    let of_protocol = || protocols(request).find_map(|each| each.strip_prefix(TOKEN_PROTOCOL));
+    let found = if request.is_upgrade() { of_protocol() } else { of_header() };
+    if found.is_some_and(|token| keys.admits(token)) { Ok(()) } else { Err(Refusal::Token) }
+}
+
+/// The protocols that a websocket offers.
+pub(super) fn protocols(request: &Request) -> impl Iterator<Item = &str> {
+    request.header("sec-websocket-protocol").into_iter().flat_map(|line| line.split(',')).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dashboard::served::http;
+
+    fn request(method: &str, headers: &[&str]) -> Request {
+        let text = format!("{method} /x HTTP/1.1\r\n{}\r\n\r\n", headers.join("\r\n"));
+        http::read(&mut std::io::Cursor::new(text.into_bytes())).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_name_that_leads_here_is_not_this_server() {
+        let table = [
+            ("127.0.0.1:4000", true),
+            ("localhost:4000", true),
+            ("127.0.0.1:4001", false),
+            ("127.0.0.1", false),
+            ("evil.example:4000", false),
+            ("127.0.0.1.evil.example:4000", false),
+            ("localhost.:4000", false),
+            ("[::1]:4000", false),
+        ];
+        for (named, expected) in table {
+            let request = request("GET", &[&format!("Host: {named}")]);
+            assert_eq!(host(&request, 4000).is_ok(), expected, "{named}");
+        }
+        assert!(host(&request("GET", &["Host: localhost:4000", "Host: localhost:4000"]), 4000).is_err());
+        assert!(host(&request("GET", &[]), 4000).is_err());
+    }
+
+    #[test]
+    fn what_another_page_causes_is_refused() {
+        let ours = "Origin: http://127.0.0.1:4000";
+        let upgrade = "Upgrade: websocket";
+        let table: [(&str, &[&str], bool); 12] = [
+            ("GET", &[], true),
+            ("GET", &[ours, "Sec-Fetch-Site: same-origin"], true),
+            ("PUT", &[ours], true),
+            ("GET", &[ours, upgrade], true),
+            ("PUT", &[], false),
+            ("GET", &[upgrade], false),
+            ("PUT", &["Origin: null"], false),
+            ("PUT", &["Origin: http://127.0.0.1:4001"], false),
+            ("PUT", &["Origin: https://127.0.0.1:4000"], false),
+            ("GET", &["Origin: http://evil.example"], false),
+            // Another port of this computer is the same site, and another origin.
+            ("GET", &["Sec-Fetch-Site: same-site"], false),
+            ("GET", &["Origin: http://127.0.0.1:4000", "Origin: http://evil.example"], false),
+        ];
+        for (method, headers, expected) in table {
+            let outcome = own_page(&request(method, headers), "127.0.0.1:4000");
+            assert_eq!(outcome.is_ok(), expected, "{method} {headers:?}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_served_without_the_token() {
+        let keys = Keys::default();
+        let good = keys.redeem(&keys.cut()).unwrap().to_owned();
+        let bearer = |token: &str| request("GET", &[&format!("Authorization: Bearer {token}")]);
+        assert_eq!(token(&bearer(&good), &keys), Ok(()));
+        assert_eq!(token(&bearer(""), &keys), Err(Refusal::Token));
+        assert_eq!(token(&request("GET", &[&format!("Cookie: token={good}")]), &keys), Err(Refusal::Token));
+        let line = format!("Sec-WebSocket-Protocol: plain.kubevirt.io, {TOKEN_PROTOCOL}{good}");
+        assert_eq!(token(&request("GET", &["Upgrade: websocket", &line]), &keys), Ok(()));
+        assert_eq!(token(&request("GET", &[&line]), &keys), Err(Refusal::Token));
+    }
+}

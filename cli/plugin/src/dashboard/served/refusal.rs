@@ -1,0 +1,70 @@
+//! What is answered where the server itself refuses or fails: a `Status`, as API servers answer, so that the page shows both alike.
+//! Pure.
+
+use serde_json::json;
+
+/// Why a request is not served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    /// It is no request of HTTP/1.1, or larger than any of the page's.
+    #[error("the request cannot be read: {0}")]
+    Malformed(&'static str),
+    /// It names another host: a name that was made to lead here.
+    #[error("the host {0:?} is not this server: use the address that was printed")]
+    Host(String),
+    /// Another page caused it.
+    #[error("the request comes from another page ({0})")]
+    OtherPage(String),
+    /// It has no token, or not this session's.
+    #[error("the request has no valid token: open a new address, which Enter prints in the terminal")]
+    Token,
+    /// The key was used or never printed.
+    #[error("this address was used before, or is not of this server: Enter in the terminal prints a new one")]
+    Key,
+    /// Nothing that the page uses is there.
+    #[error("{0} is not one of the paths that the dashboard uses")]
+    Path(String),
+    /// Too many connections at once.
+    #[error("too many connections at once: close other tabs of the dashboard")]
+    Busy,
+    /// kubectl's proxy does not answer.
+    #[error("kubectl proxy cannot be reached: {0}")]
+    Proxy(String),
+    /// kubectl could not be asked about a machine.
+    #[error("{0}")]
+    Kubectl(String),
+}
+
+impl Refusal {
+    /// Code of HTTP, and reason as API servers name it.
+    pub(super) fn code(&self) -> u16 {
+        match self {
+            Self::Malformed(_) => 400,
+            Self::Token => 401,
+            Self::Host(_) | Self::OtherPage(_) | Self::Key => 403,
+            Self::Path(_) => 404,
+            Self::Busy => 429,
+            Self::Proxy(_) | Self::Kubectl(_) => 502,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "BadRequest",
+            Self::Token => "Unauthorized",
+            Self::Host(_) | Self::OtherPage(_) | Self::Key => "Forbidden",
+            Self::Path(_) => "NotFound",
+            Self::Busy => "TooManyRequests",
+            Self::Proxy(_) | Self::Kubectl(_) => "ServiceUnavailable",
+        }
+    }
+
+    /// The body.
+    pub(super) fn status(&self) -> String {
+        json!({
+            "kind": "Status", "apiVersion": "v1",
+            "message": format!("dashboard: {self}"), "reason": self.reason(), "code": self.code(),
+        })
+        .to_string()
+    }
+}

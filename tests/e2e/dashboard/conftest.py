@@ -1,0 +1,41 @@
+"""The dashboard with an API server that is played, and a browser that is let in."""
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from garboard_e2e import names
+from garboard_e2e.dashboard import browser as chromium
+from garboard_e2e.dashboard.played_api import PlayedApi
+from garboard_e2e.dashboard.served import Served
+
+PLAYED_KUBECTL = pathlib.Path(chromium.__file__).with_name("played_kubectl.py")
+
+
+@pytest.fixture
+def api(directory: pathlib.Path) -> PlayedApi:
+    return PlayedApi(directory / "api")
+
+
+@pytest.fixture
+def served(api: PlayedApi, programs: pathlib.Path) -> Iterator[Served]:
+    environment = {"GARBOARD_KUBECTL": str(PLAYED_KUBECTL), "GARBOARD_PLAYED_API": str(api.socket)}
+    with Served([str(programs / names.PLUGIN), "dashboard"], environment) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with chromium.started() as started:
+        yield started
+
+
+@pytest.fixture
+def page(browser: Browser, served: Served) -> Iterator[Page]:
+    """The list, once it is there; an error of the page's scripts fails the test."""
+    with chromium.page(browser) as opened:
+        opened.goto(served.address)
+        opened.get_by_role("link", name="hello").wait_for()
+        yield opened

@@ -1,0 +1,1 @@
+"""The page of `kubectl garboard dashboard` in Chromium, with an API server that is played."""

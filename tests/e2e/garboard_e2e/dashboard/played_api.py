@@ -1,0 +1,284 @@
+"""An API server that is played: machines, instances and events from the recorded situations, watches, and subresources
+that tests can have refused. It listens where kubectl's proxy would; `played_kubectl.py` leads there."""
+
+import copy
+import http.server
+import json
+import pathlib
+import queue
+import socketserver
+import threading
+import urllib.parse
+from typing import Any, BinaryIO, cast
+
+from ..places import REPOSITORY
+from . import played_screen
+from .websocket import Closed, Websocket, accept
+
+Object = dict[str, Any]
+SITUATIONS = REPOSITORY / "tests/situations"
+SHOWN = ("running", "halted", "noRoom", "backOff", "imagePull", "quotaExceeded", "qemuKilled", "claimMissing")
+KINDS = {"virtualmachines": "VirtualMachine", "virtualmachineinstances": "VirtualMachineInstance", "events": "Event"}
+GREETING = "Welcome to the played guest\r\nhello login: "
+
+
+def key(item: Object) -> str:
+    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+
+
+def status(code: int, reason: str, message: str) -> Object:
+    """As API servers refuse."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+
+
+class Collection:
+    """Objects of one kind, and who watches them."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.version = kind, 1
+        self.objects: dict[str, Object] = {}
+        self.watchers: list[queue.Queue[Object | None]] = []
+        self.lock = threading.Lock()
+
+    def put(self, item: Object) -> None:
+        with self.lock:
+            self.version += 1
+            item = copy.deepcopy(item)
+            item["metadata"]["resourceVersion"] = str(self.version)
+            event = "MODIFIED" if key(item) in self.objects else "ADDED"
+            self.objects[key(item)] = item
+            self.publish({"type": event, "object": item})
+
+    def delete(self, name: str) -> None:
+        with self.lock:
+            self.version += 1
+            item = self.objects.pop(name)
+            item["metadata"]["resourceVersion"] = str(self.version)
+            self.publish({"type": "DELETED", "object": item})
+
+    def publish(self, event: Object | None) -> None:
+        for each in self.watchers:
+            each.put(event)
+
+    def end_watches(self) -> None:
+        with self.lock:
+            self.publish(None)
+
+    def listed(self, namespace: str | None) -> list[Object]:
+        with self.lock:
+            return [each for each in self.objects.values() if namespace in (None, each["metadata"]["namespace"])]
+
+
+class PlayedApi:
+    """What it has, what it was asked, and how it behaves."""
+
+    def __init__(self, socket: pathlib.Path) -> None:
+        self.socket = socket
+        self.collections = {kind: Collection(KINDS[kind]) for kind in KINDS}
+        self.facts = {name: json.loads((SITUATIONS / f"{name}.json").read_text()) for name in SHOWN}
+        self.pods: list[Object] = []
+        for facts in self.facts.values():
+            self.add(facts)
+        # METHOD and path: what is answered instead.
+        self.refusals: dict[str, Object] = {}
+        self.forbidden_everywhere = False
+        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.typed, self.pressed = bytearray(), list[int]()
+        self.consoles: list[Websocket] = []
+        self.server = Server(self)
+
+    def add(self, facts: Object) -> None:
+        for kind, item in (("virtualmachines", facts.get("vm")), ("virtualmachineinstances", facts.get("vmi"))):
+            if item:
+                self.collections[kind].put(item)
+        for event in facts.get("events", []):
+            self.collections["events"].put(event)
+        self.pods += facts.get("pods", [])
+
+    def machine(self, name: str) -> Object:
+        return copy.deepcopy(self.collections["virtualmachines"].objects[f"tenant/{name}"])
+
+    def changes(self) -> list[str]:
+        return [path for method, path, _, _ in self.asked if method == "PUT"]
+
+    def kubectl_get(self, arguments: list[str], namespace: str) -> list[Object]:
+        """What `kubectl get ARGUMENTS` has, of what `why` asks for."""
+        names = [each for each in arguments[1:] if not each.startswith("-")]
+        match arguments[0]:
+            case what if "/" in what:
+                asked = [each.split("/") for each in arguments if "/" in each]
+                found = (
+                    self.collections[kind.split(".")[0]].objects.get(f"{namespace}/{name}") for kind, name in asked
+                )
+                return [each for each in found if each]
+            case "pods" if "kubevirt.io=virt-launcher" in arguments:
+                return [each for each in self.pods if each["metadata"]["namespace"] == namespace]
+            case "pods":
+                return cast(list[Object], self.facts["running"]["parts"]["agents"])
+            case "deployment":
+                return [self.facts["running"]["parts"]["controller"]]
+            case "nodes" | "kubevirts.kubevirt.io" as what:
+                return cast(list[Object], self.facts["running"]["nodes" if what == "nodes" else "kubevirts"])
+            case "pvc":
+                claims = (each for facts in self.facts.values() for each in facts["claims"])
+                return [each for each in claims if each["metadata"]["name"] in names]
+            case "events":
+                wanted = arguments[1].rpartition("=")[2]
+                events = self.collections["events"].listed(namespace)
+                return [each for each in events if each["involvedObject"]["name"] == wanted]
+            case _:
+                return []
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """On a unix socket, in threads."""
+
+    daemon_threads = True
+
+    def __init__(self, api: PlayedApi) -> None:
+        self.api = api
+        super().__init__(str(api.socket), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """One request."""
+
+    protocol_version = "HTTP/1.1"
+
+    @property
+    def api(self) -> PlayedApi:
+        return cast(Server, self.server).api
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def log_message(self, *arguments: object) -> None:
+        """Tests look at `asked`."""
+
+    def reply(self, document: Object, code: int = 200) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        self.answer(b"")
+
+    def do_PUT(self) -> None:
+        self.answer(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
+
+    def answer(self, body: bytes) -> None:
+        self.close_connection = True
+        target = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(target.query))
+        if target.path == "/played-kubectl":
+            self.reply({"items": self.api.kubectl_get(json.loads(query["arguments"]), query["namespace"])})
+            return
+        self.api.asked.append((self.command, self.path, dict(self.headers.items()), body))
+        parts = target.path.strip("/").split("/")
+        if refusal := self.api.refusals.get(f"{self.command} {target.path}"):
+            self.reply(refusal, refusal["code"])
+        elif parts[0:2] == ["apis", "subresources.kubevirt.io"] and self.command == "PUT":
+            self.send_response(202)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif parts[-1] in ("console", "vnc"):
+            self.stream(parts[-1])
+        elif collection := self.api.collections.get(parts[-1]):
+            self.collection(collection, parts, query)
+        else:
+            self.reply(status(404, "NotFound", "the server could not find the requested resource"), 404)
+
+    def collection(self, collection: Collection, parts: list[str], query: dict[str, str]) -> None:
+        namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts else None
+        if namespace is None and self.api.forbidden_everywhere:
+            what = f'cannot list resource "{parts[-1]}" at the cluster scope'
+            message = f'{parts[-1]}.kubevirt.io is forbidden: User "bob" {what}'
+            self.reply(status(403, "Forbidden", message), 403)
+        elif query.get("watch") == "true":
+            self.watch(collection, namespace, int(query["resourceVersion"]))
+        else:
+            items = collection.listed(namespace)
+            first, limit = int(query.get("continue", "0")), int(query.get("limit", "0")) or len(items)
+            metadata = {"resourceVersion": str(collection.version)}
+            if first + limit < len(items):
+                metadata["continue"] = str(first + limit)
+            self.reply({"kind": f"{collection.kind}List", "metadata": metadata, "items": items[first : first + limit]})
+
+    def upgraded(self, protocol: str | None) -> Websocket:
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", accept(self.headers["Sec-WebSocket-Key"]))
+        if protocol:
+            self.send_header("Sec-WebSocket-Protocol", protocol)
+        self.end_headers()
+        return Websocket(cast(BinaryIO, self.rfile), cast(BinaryIO, self.wfile))
+
+    def watch(self, collection: Collection, namespace: str | None, version: int) -> None:
+        # As the library of API servers: it wants an Origin, and takes no protocols for a watch.
+        if "Origin" not in self.headers or "Sec-WebSocket-Protocol" in self.headers:
+            self.reply(status(403, "Forbidden", "null origin, or a protocol"), 403)
+            return
+        websocket = self.upgraded(None)
+        events: queue.Queue[Object | None] = queue.Queue()
+        with collection.lock:
+            missed = [
+                each for each in collection.objects.values() if int(each["metadata"]["resourceVersion"]) > version
+            ]
+            collection.watchers.append(events)
+        try:
+            for each in missed:
+                websocket.send(json.dumps({"type": "MODIFIED", "object": each}))
+            while event := events.get():
+                if namespace in (None, event["object"]["metadata"].get("namespace", namespace)):
+                    websocket.send(json.dumps(event))
+            websocket.close()
+        except Closed:
+            pass
+        finally:
+            collection.watchers.remove(events)
+
+    def stream(self, verb: str) -> None:
+        if self.headers.get("Sec-WebSocket-Protocol") != "plain.kubevirt.io":
+            self.reply(status(400, "BadRequest", "no protocol that is known"), 400)
+            return
+        websocket = self.upgraded("plain.kubevirt.io")
+        try:
+            if verb == "vnc":
+                self.screen(websocket)
+            else:
+                self.console(websocket)
+        except Closed:
+            pass
+
+    def console(self, websocket: Websocket) -> None:
+        """It echoes, as a terminal of Linux does."""
+        self.api.consoles.append(websocket)
+        websocket.send(GREETING.encode())
+        while True:
+            typed = websocket.receive()
+            self.api.typed += typed
+            websocket.send(typed.replace(b"\r", b"\r\n"))
+
+    def screen(self, websocket: Websocket) -> None:
+        begun = bytearray()
+
+        def read(count: int) -> bytes:
+            while len(begun) < count:
+                begun.extend(websocket.receive())
+            taken = bytes(begun[:count])
+            del begun[:count]
+            return taken
+
+        played_screen.serve(read, websocket.send, self.api.pressed)
