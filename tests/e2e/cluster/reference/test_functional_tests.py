@@ -1,6 +1,7 @@
 """A dozen of KubeVirt's functional tests (v1.7.0), unmodified: those that are quick, and have passed before."""
 
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -13,6 +14,12 @@ from garboard_e2e.reference.results import Result
 from garboard_e2e.reference.suite import Suite
 
 QUICK = (REPOSITORY / "tests/reference/quick.txt").read_text().splitlines()
+
+
+def number(text: str) -> str:
+    """The suite's own short name for a specification."""
+    found = re.search(r"test_id:\s*(\w+)", text)
+    return found[1] if found else text
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +40,7 @@ def outcomes(shared: Shared, suite: pathlib.Path) -> dict[str, Result]:
     return results.merge({}, found)
 
 
-@pytest.mark.parametrize("text", QUICK)
+@pytest.mark.parametrize("text", QUICK, ids=number)
 def test_this_one_of_kubevirt_passes(outcomes: dict[str, Result], text: str) -> None:
     assert text in outcomes, "the suite has no specification of this name"
     assert outcomes[text].state == "passed", outcomes[text].failure
