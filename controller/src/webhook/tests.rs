@@ -273,14 +273,14 @@ fn what_a_user_writes_into_the_kept_machine_is_judged() {
     };
     let at = "metadata.annotations[garboard.dev/stored-machine]";
     let rows = [
-        ("{".to_owned(), at.to_owned(), "no stored machine"),
+        ("{".to_owned(), at.to_owned(), "cannot be parsed"),
         (text.replace("\"version\":2", "\"version\":77"), at.to_owned(), "a newer Garboard"),
         (
             text.replace("02:00:00:00:00:01", "ff:ff:ff:ff:ff:ff"),
             format!("{at}.machine.macs[default]"),
             "no MAC address",
         ),
-        (format!("{{\"x\":\"{}\"}}", "x".repeat(65 << 10)), at.to_owned(), "more than a stored machine has"),
+        (format!("{{\"x\":\"{}\"}}", "x".repeat(65 << 10)), at.to_owned(), "at most 65536 are read"),
     ];
     for (bad, field, part) in rows {
         for old in [None, Some(saved())] {

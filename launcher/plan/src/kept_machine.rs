@@ -226,7 +226,7 @@ mod tests {
             (|it| it["machineType"] = json!("q35,dump=on"), "machine.machineType: "),
             (|it| it["disks"]["root"]["blockSizes"]["logical"] = json!(513), "machine.disks[root].blockSizes: "),
             (|it| it["pci"]["ports"][0]["number"] = json!(2), "machine.pci.ports[0]: "),
-            (|it| it["pci"] = json!("here"), "no stored machine"),
+            (|it| it["pci"] = json!("here"), "cannot be parsed"),
         ];
         for (change, expected) in rows {
             let error = kept(change).judge().unwrap_err().to_string();

@@ -358,7 +358,7 @@ mod tests {
         let table = [
             ("Always", "Running", NONE, "ask"),
             ("Manual", "Running", NONE, "ask"),
-            ("RerunOnFailure", "Running", NONE, "Stop+Start"),
+            ("RerunOnFailure", "Running", NONE, "ask"),
             ("Manual", "Running", STOP, "wait"),
             ("Manual", "", NONE, "refused"),
             ("Manual", "", START, "wait"),

@@ -99,7 +99,7 @@ pub(crate) mod tests {
         let seen = directory.path().join("seen");
         let config = r#"{"clusters": [{"cluster": {"server": "https://gateway/k8s/"}}]}"#;
         let script = format!(
-            "case $1 in config) echo '{config}'; exit ;; esac\necho \"$@\" >'{0}'; cat >>'{0}'\ncase $* in *unpause*) echo '{answer}' >&2; exit 1; esac",
+            "case $1 in config) echo '{config}'; exit ;; esac\necho \"$@\" >'{0}'; cat >>'{0}'\ncase $* in *reset*) echo '{answer}' >&2; exit 1; esac",
             seen.display()
         );
         let kubectl = Kubectl::played(directory.path(), &script);
@@ -108,7 +108,7 @@ pub(crate) mod tests {
         let path = of_instance("pause").path();
         let expected = format!("replace --raw /k8s{path} -f - --request-timeout=7s\n{{\"a\":1}}");
         assert_eq!(std::fs::read_to_string(seen).unwrap(), expected);
-        let refused = of_instance("unpause").put(&kubectl, &body, None);
+        let refused = of_instance("reset").put(&kubectl, &body, None);
         assert_eq!(refused, Err(Failure::Refused("tenant/hello: no".into())));
     }
 }

@@ -121,7 +121,7 @@ fn a_restored_machine_is_the_one_that_it_was_and_a_copy_is_another() {
 fn an_annotation_that_is_of_no_use_keeps_the_machine_from_its_start_and_the_status_has_the_remedy() {
     let text = kept(&decide(&running_for(600))).unwrap().to_string();
     let rows = [
-        ("{".to_owned(), "no stored machine"),
+        ("{".to_owned(), "cannot be parsed"),
         (text.replace("\"version\":2", "\"version\":77"), "a newer Garboard"),
         (text.replace("02:00:00:00:00:01", "01:00:00:00:00:01"), "machine.macs[default]"),
     ];

@@ -121,12 +121,9 @@ impl Keeper {
         if status.phase != Phase::Running || status.paused.is_some() || status.frozen {
             return;
         }
-        let wanted = match self.sources.read() {
+        let wanted = match self.sources.read().map_err(|error| ErrorChain(&error).to_string()) {
             Ok(wanted) => wanted,
-            Err(error) => {
-                let why = ErrorChain(&error).to_string();
-                return self.report(Err(why)).await;
-            }
+            Err(message) => return self.report(Err(message)).await,
         };
         let (digest, guest) = (self.hasher.hash_one(&wanted), GuestSeen { agents: self.agents, resets: status.resets });
         match (due(self.given.as_ref(), digest, guest, Instant::now()), agent) {

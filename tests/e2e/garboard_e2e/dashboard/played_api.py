@@ -100,7 +100,12 @@ class PlayedApi:
                 self.collections[kind].put(item)
         for event in facts.get("events", []):
             self.collections["events"].put(event)
-        self.pods += facts.get("pods", [])
+        for pod in facts.get("pods", []):
+            # A field that earlier recordings do not have.
+            owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": facts["name"]}
+            uid = pod["metadata"]["labels"]["kubevirt.io/created-by"]
+            pod["metadata"].setdefault("ownerReferences", [{**owner, "uid": uid, "controller": True}])
+            self.pods.append(pod)
 
     def machine(self, name: str) -> Object:
         return copy.deepcopy(self.collections["virtualmachines"].objects[f"tenant/{name}"])

@@ -1,8 +1,8 @@
 //! `kubectl proxy` on a socket in a directory of the user alone. It has the user's credentials, and gives them to nobody.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 #[cfg(unix)]
-use std::os::unix::net::UnixStream;
+use std::os::unix::{fs::PermissionsExt, net::UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -34,7 +34,9 @@ impl Proxy {
     /// Starts it, and waits until it serves.
     pub(super) fn start(kubectl: &Kubectl) -> anyhow::Result<Self> {
         // Only its owner may enter it.
-        let directory = tempfile::Builder::new().prefix("garboard-").tempdir().context("make a private directory")?;
+        let directory =
+            tempfile::Builder::new().prefix("garboard-").permissions(Permissions::from_mode(0o700)).tempdir();
+        let directory = directory.context("make a private directory")?;
         let (socket, errors) = (directory.path().join("api"), directory.path().join("errors"));
         let log = File::create(&errors).context("make a file for the messages of kubectl")?;
         let option = format!("--unix-socket={}", socket.display());

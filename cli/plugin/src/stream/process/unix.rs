@@ -1,7 +1,8 @@
 //! A proxy at a unix socket, whose directory only its user may enter.
 
+use std::fs::Permissions;
 #[cfg(unix)]
-use std::os::unix::process::CommandExt;
+use std::os::unix::{fs::PermissionsExt, process::CommandExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -50,9 +51,10 @@ pub(super) fn start(kubectl: &Kubectl, path: &str) -> anyhow::Result<Proxy> {
 fn private_directory() -> anyhow::Result<tempfile::TempDir> {
     let of_session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     let parents = of_session.into_iter().chain([std::env::temp_dir(), PathBuf::from("/tmp")]);
+    let own = Permissions::from_mode(0o700);
     let mut made = None;
     for parent in parents.filter(|parent| fits(parent)) {
-        made = Some(tempfile::Builder::new().prefix("garboard-").tempdir_in(&parent));
+        made = Some(tempfile::Builder::new().prefix("garboard-").permissions(own.clone()).tempdir_in(&parent));
         if matches!(made, Some(Ok(_))) {
             break;
         }
