@@ -9,7 +9,7 @@ const HYPERV: &str = "launcher/plan/src/hyperv.rs";
 const COMPUTE: &str = "launcher/plan/src/compute.rs";
 const RESOURCES: &str = "launcher/plan/src/resources.rs";
 const IO_THREADS: &str = "launcher/plan/src/disks/iothreads.rs";
-const KERNELS: &str = "controller/src/pod/helpers.rs";
+const KERNELS: &str = "controller/src/pod/container_disks.rs";
 
 /// Room to grow that is not what the settings give every guest; what is, is taken out before this is asked.
 const ROOM: Fate = warned(

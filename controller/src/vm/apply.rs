@@ -231,10 +231,12 @@ async fn write_status(context: &Context, vm: &VirtualMachine, decision: &Decisio
     if before == decision.status || is_leaving(decision) {
         return Ok(());
     }
-    if before.state_change_requests != decision.status.state_change_requests {
+    let left = &decision.status.state_change_requests;
+    if before.state_change_requests != *left {
         let patch = json!({
             "metadata": { "resourceVersion": vm.metadata.resource_version },
-            "status": { "stateChangeRequests": decision.status.state_change_requests },
+            // Clients ask whether there is such a field: with the last request it goes.
+            "status": { "stateChangeRequests": (!left.is_empty()).then_some(left) },
         });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         settled(unread::patch_status::<Machines>(&context.client, object, &params, &Patch::Merge(patch)).await)?;

@@ -465,6 +465,7 @@ const DEMANDS: &[(&str, &str)] = &[
     ("asked-stop.json", "mode"),
     ("asked-guest.json", "about"),
     ("asked-console.json", "access"),
+    ("asked-backup-hook.json", "step"),
     ("asked-console.json", "session"),
     ("asked-vnc.json", "session"),
     ("asked-qmp.json", "access"),
