@@ -181,7 +181,6 @@ def test_virtctl_tells_both_versions(virtctl: Tool) -> None:
 def test_features_that_are_not_there_are_refused_with_the_reason(virtctl: Tool, serving: str) -> None:
     refusals = {
         ("objectgraph", serving): "ObjectGraph feature gate not enabled",
-        ("guestfs", "x"): "guestfs is not supported",
         ("migrate", serving): "migrate is not supported in this version",
     }
     for command, text in refusals.items():
