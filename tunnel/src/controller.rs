@@ -116,7 +116,7 @@ impl Nodes {
     }
 
     /// How many nodes there are, as far as this replica knows: as many as it expects, and as many as were connected at once. Those that are
-    /// connected now are no measure: after a restart the first one would be told that it is alone.
+    /// connected now are no measure: just after a restart they are few.
     #[must_use]
     pub fn known(&self) -> usize {
         let connected = self.lock();

@@ -336,7 +336,7 @@ pub fn events(
     let credentials = condition(SYNCHRONIZED)
         .filter(|new| {
             let old = conditions::find(before, SYNCHRONIZED);
-            // The message has the guest's words, which may be others each time.
+            // The message has text of the guest, which may be another each time.
             old.is_none_or(|old| old.status != new.status)
         })
         .map(credentials_event);

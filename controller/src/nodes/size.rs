@@ -1,5 +1,5 @@
-//! How many nodes are to have an agent: by it agents are told over what time to dial. A replica that has just started has no connection
-//! to count.
+//! How many nodes are to have an agent: the time over which agents dial follows from it. A replica that has just started has no
+//! connection to count.
 
 use std::time::Duration;
 

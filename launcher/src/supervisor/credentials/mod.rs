@@ -7,7 +7,7 @@
 //! The agent is asked again when the files have changed, when another agent answers, after a reboot, and now and then: a guest
 //! whose user changed one of them gets back what the Secret has, as with KubeVirt. What fails is tried again, less and less often
 //! (`tried`). A guest can refuse with another message each time, and each report becomes writes to the API server: one that differs in
-//! nothing but the guest's words waits.
+//! nothing but the text of a refusal waits.
 
 mod give;
 mod tried;
@@ -54,7 +54,7 @@ enum About {
     Files,
     /// A guest whose agent is away.
     Away(u64),
-    /// What the agent answered: a message has the guest's words.
+    /// What the agent answered: a message has text of the guest.
     Answers(u64),
 }
 
@@ -67,7 +67,7 @@ struct Reported {
 }
 
 impl Reported {
-    /// Whether another report is left out, or waits: for as long as everything is as it was but the guest's words, and whether it has any.
+    /// Whether another report is left out, or waits: nothing is other than before but the text of the guest, and whether there is any.
     fn holds(&self, now: &CredentialsStatus, about: About) -> bool {
         let fails_again = !self.status.synchronized && !now.synchronized;
         let is_of_same = match (self.about, about) {

@@ -171,7 +171,7 @@ fn numbered(number: u32) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guest_that_refuses_is_asked_less_and_less_often_and_its_words_are_reported_seldom() {
+async fn a_guest_that_refuses_is_asked_less_and_less_often_and_other_texts_of_it_are_reported_seldom() {
     let mut world = world().await;
     let mut reports = Vec::new();
     for number in 0..30 {
@@ -182,7 +182,7 @@ async fn a_guest_that_refuses_is_asked_less_and_less_often_and_its_words_are_rep
     }
     assert_eq!(world.asked(), (2, 5), "after 10, 20, 40 and 80 seconds");
     assert_eq!(reports.len(), 1, "{reports:?}");
-    // Its agent is away, and back with other words.
+    // Its agent is away, and back with another text.
     world.keeper.look(None, &running(1)).await;
     assert_eq!(world.reported(), Some((false, "Guest agent is offline".to_owned())), "five minutes have passed");
     world.keeper.agents += 1;

@@ -201,7 +201,7 @@ impl Driver {
             return Some(Denial::CannotBeAsked);
         }
         let is_lost = match request {
-            // A monitor that comes back is told whether the guest is to run, but no reset.
+            // Whether the guest is to run is compared when the monitor is back; a reset would be lost.
             Request::Reset => self.monitor.is_none() || self.commands.is_full(),
             Request::Pause | Request::Unpause => self.commands.is_full(),
             Request::Stop(_) | Request::SoftReboot | Request::Freeze { .. } | Request::Unfreeze => false,
