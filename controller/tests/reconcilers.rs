@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::BoxError;
 
+mod records;
+
 const MACHINES: &str = "/apis/kubevirt.io/v1/virtualmachines";
 const INSTANCES: &str = "/apis/kubevirt.io/v1/virtualmachineinstances";
 const PODS: &str = "/api/v1/pods";
@@ -24,7 +26,6 @@ const CLAIMS: &str = "/api/v1/persistentvolumeclaims";
 const VM: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/vm";
 const VMI: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm";
 const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances";
-const REVISIONS: &str = "/apis/apps/v1/namespaces/ns/controllerrevisions";
 
 /// What the API server answers, and what it was asked.
 #[derive(Clone, Default)]
@@ -90,7 +91,11 @@ impl Server {
 }
 
 fn failure(code: u16, message: &str) -> Value {
-    let reason = if code == 404 { "NotFound" } else { "InternalError" };
+    let reason = match code {
+        404 => "NotFound",
+        409 => "AlreadyExists",
+        _ => "InternalError",
+    };
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message, "reason": reason})
 }
 
@@ -224,31 +229,6 @@ async fn a_start_reads_its_machine_once() {
     let server = run([(MACHINES, vec![machine("vm")]), (INSTANCES, vec![]), (PODS, vec![])], |_| {}).await;
     assert_eq!(server.asked(&Method::POST, VMIS).len(), 1);
     assert_eq!(server.reads(), [VM]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_start_is_recorded_before_it_begins_and_the_records_of_earlier_ones_go() {
-    let mut again = machine("vm");
-    again["metadata"]["generation"] = json!(2);
-    again["status"] = json!({"observedGeneration": 1});
-    let server = run([(MACHINES, vec![again]), (INSTANCES, vec![]), (PODS, vec![])], |_| {}).await;
-    let state = server.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let changed = state.asked.iter().filter(|(_, path, _)| [REVISIONS, VMIS].contains(&path.as_str()));
-    let changed: Vec<_> = changed.map(|(method, path, _)| (method.as_str(), path.as_str())).take(3).collect();
-    assert_eq!(changed, [("POST", REVISIONS), ("DELETE", REVISIONS), ("POST", VMIS)]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_start_that_cannot_be_recorded_is_not_begun_and_its_machine_reports_why() {
-    let refuse = |state: &mut State| {
-        state.refused.insert(REVISIONS.to_owned(), (403, "exceeded quota"));
-    };
-    let server = run([(MACHINES, vec![machine("vm")]), (INSTANCES, vec![]), (PODS, vec![])], refuse).await;
-    assert_eq!(server.asked(&Method::POST, VMIS), [] as [Value; 0]);
-    let written = server.asked(&Method::PATCH, &format!("{VM}/status"));
-    let failure = written[0]["status"]["conditions"].as_array().unwrap().iter().find(|each| each["type"] == "Failure");
-    assert_eq!(failure.unwrap()["reason"], "FailedCreate");
-    assert!(failure.unwrap()["message"].as_str().unwrap().contains("exceeded quota"), "{failure:?}");
 }
 
 /// An instance that has two claims and no pod yet, and those claims.

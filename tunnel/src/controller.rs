@@ -63,6 +63,10 @@ pub struct Nodes(Arc<Mutex<Connected>>);
 struct Connected {
     next: u64,
     by_node: HashMap<String, Connection>,
+    /// How many there were at most.
+    most: usize,
+    /// How many there are to be.
+    expected: usize,
 }
 
 struct Connection {
@@ -111,10 +115,17 @@ impl Nodes {
         }
     }
 
-    /// How many nodes are connected.
+    /// How many nodes there are, as far as this replica knows: as many as it expects, and as many as were connected at once. Those that are
+    /// connected now are no measure: just after a restart they are few.
     #[must_use]
-    pub fn count(&self) -> usize {
-        self.lock().by_node.len()
+    pub fn known(&self) -> usize {
+        let connected = self.lock();
+        connected.expected.max(connected.most)
+    }
+
+    /// So many nodes are to have an agent.
+    pub fn expect(&self, nodes: usize) {
+        self.lock().expected = nodes;
     }
 
     /// Whether no node is connected.
@@ -160,6 +171,7 @@ impl Nodes {
         let number = connected.next;
         connected.next += 1;
         connected.by_node.insert(node.to_owned(), Connection { number, requests });
+        connected.most = connected.most.max(connected.by_node.len());
         Entry { nodes: self.clone(), node: node.to_owned(), number }
     }
 

@@ -126,6 +126,21 @@ async fn the_newest_connection_of_a_node_is_used_and_streams_of_the_one_before_g
     assert!(nodes.is_empty());
 }
 
+#[tokio::test]
+async fn a_replica_knows_of_the_nodes_that_it_had_and_of_those_that_are_to_come() {
+    let nodes = Nodes::default();
+    assert_eq!(nodes.known(), 0);
+    let agents = [connected(&nodes, "one").await, connected(&nodes, "two").await];
+    assert_eq!(nodes.known(), 2);
+    agents.iter().for_each(tokio::task::JoinHandle::abort);
+    until(|| nodes.is_empty()).await;
+    assert_eq!(nodes.known(), 2, "all of them dial again");
+    for (expected, known) in [(8000, 8000), (1, 2)] {
+        nodes.expect(expected);
+        assert_eq!(nodes.known(), known);
+    }
+}
+
 /// A way between two ends that can be cut, so that nothing arrives any more and neither end reads an end.
 async fn way() -> (UnixStream, UnixStream, tokio::task::JoinHandle<()>) {
     let ((above, mut upper), (below, mut lower)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());

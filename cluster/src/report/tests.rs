@@ -166,7 +166,7 @@ fn the_credentials_of_the_guest_are_a_condition_that_another_supervisor_leaves_u
     let mut now = vmi(scheduled());
     let steps = [
         (tried(false, "Guest agent is offline"), ("False", Some("Guest agent is offline")), Some(EventType::Warning)),
-        (tried(false, "the guest refused it"), ("False", Some("the guest refused it")), Some(EventType::Warning)),
+        (tried(false, "the guest refused it"), ("False", Some("the guest refused it")), None),
         (tried(true, ""), ("True", None), Some(EventType::Normal)),
         (Status { supervisor_pid: 8, memory_bytes: 1 << 30, ..report(2) }, ("True", None), None),
     ];

@@ -12,6 +12,7 @@ pub(crate) mod control;
 pub(crate) mod handshakes;
 mod review;
 pub(crate) mod server;
+mod size;
 mod standing;
 
 pub use server::run;

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use super::handshakes::Handshakes;
 use super::review::{NotAnAgent, node_of};
 use super::standing::ConnectedAgent;
-use super::{PLACES, certificate, handshakes, standing};
+use super::{PLACES, certificate, handshakes, size, standing};
 use crate::context::Context;
 use crate::webhook::listener::{Listener, RequestRead};
 
@@ -38,12 +38,14 @@ struct Serving {
 /// The address cannot be listened at.
 pub async fn run(context: Context, address: SocketAddr, nodes: Nodes) -> std::io::Result<()> {
     let Some((shown, reload)) = certificate(&context).await else { return Ok(()) };
+    let (counting, counted) = (context.clone(), nodes.clone());
     let routes = routes(context, nodes);
     let handshakes = Handshakes::new(Listener::new(PLACES), shown, handshakes::AT_ONCE);
     let server = axum_server::bind(address).acceptor(handshakes);
     tokio::select! {
         outcome = server.serve(routes.into_make_service()) => outcome,
         () = reload => Ok(()),
+        () = size::follow(&counting, &counted) => Ok(()),
     }
 }
 
@@ -83,7 +85,7 @@ async fn connect(
     // Only now it stays.
     read.give();
     let upgrade = hyper::upgrade::on(&mut request);
-    let spread = redial::spread(serving.nodes.count() + 1).as_millis().to_string();
+    let spread = redial::spread(serving.nodes.known().saturating_add(1)).as_millis().to_string();
     drop(tokio::spawn(async move {
         let Ok(connection) = upgrade.await else { return };
         tracing::info!(node, "the node's agent is connected");

@@ -1,24 +1,21 @@
 //! Doing what was decided about a VirtualMachine. Every step may be repeated, and any may be the last.
 
-use garboard_api::VirtualMachine;
 use garboard_api::conditions::Reason;
-use garboard_api::metadata::{annotation, label};
+use garboard_api::metadata::annotation;
 use garboard_api::v1::VirtualMachineStatus;
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::DynamicObject;
 use kube::{Api, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step, World};
-use super::{kept, status};
+use super::{kept, record, status};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
 use crate::data_volumes;
 use crate::events::NewEvent;
 use crate::stores::{Instances, Kept, Machines};
 use crate::unread::{self, NamespacedName};
-
-const CREATE_REVISION: &str = "create the ControllerRevision of the machine";
 
 pub(super) async fn apply(context: &Context, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
     let vm = &world.vm;
@@ -28,8 +25,9 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
     if remembers {
         write_status(context, vm, decision).await?;
     }
+    let mut is_recorded = true;
     for step in &decision.steps {
-        if let Err(error) = take(context, vm, step, object).await {
+        if let Err(error) = take(context, vm, step, object, &mut is_recorded).await {
             if let Some(message) = error.message() {
                 let failure = failure_of(step);
                 report_failure(context, world, failure.reason, &format!("could not {}: {message}", failure.action))
@@ -58,7 +56,7 @@ struct Failure {
 fn failure_of(step: &Step) -> Failure {
     let (reason, action) = match step {
         Step::CreateVmi(_) => (Reason::FailedCreate, "make the VirtualMachineInstance".to_owned()),
-        Step::RecordRevision { .. } => (Reason::FailedCreate, CREATE_REVISION.to_owned()),
+        Step::RecordRevision { .. } => (Reason::FailedCreate, record::ACTION.to_owned()),
         Step::CreateDataVolume { name, .. } => {
             (Reason::FailedDataVolumeCreate, format!("create the DataVolume {name}"))
         }
@@ -82,11 +80,13 @@ async fn report_failure(context: &Context, world: &World, reason: Reason, note: 
     write_status(context, vm, &failed).await
 }
 
+/// Does one step; `is_recorded`: the start has a record that its instance can name.
 async fn take(
     context: &Context,
     vm: &VirtualMachine,
     step: &Step,
     object: NamespacedName<'_>,
+    is_recorded: &mut bool,
 ) -> Result<(), ReconcileError> {
     let NamespacedName { namespace, name } = object;
     // As it is stored: the answer to a change of one that cannot be read cannot be read either.
@@ -94,17 +94,9 @@ async fn take(
     match step {
         Step::CreateDataVolume { name, object } => make_data_volume(context, vm, name, object).await?,
         Step::RecordRevision { object: revision, replaces } => {
-            record_revision(context, namespace, revision, *replaces).await?;
+            *is_recorded = record::record(context, vm, revision, *replaces).await?;
         }
-        Step::CreateVmi(vmi) => match unread::create(&context.client, namespace, &made_by_us(), vmi.as_ref()).await {
-            Ok(()) => {
-                let note = format!("created the VirtualMachineInstance {name}");
-                context.record(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulCreate, note));
-            }
-            // It may be another's: what was asked for is crossed out once the watch has shown whose it is.
-            Err(kube::Error::Api(status)) if status.is_already_exists() => return Err(ReconcileError::Overtaken),
-            Err(error) => return Err(while_trying("create the VirtualMachineInstance")(error)),
-        },
+        Step::CreateVmi(vmi) => make_instance(context, vm, vmi, *is_recorded).await?,
         Step::DeleteVmi { uid } => {
             let only_this = Preconditions { uid: Some(uid.clone()), resource_version: None };
             let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
@@ -160,30 +152,25 @@ async fn take(
     Ok(())
 }
 
-/// One that is there is of this very generation. Those of earlier ones are named by no instance any more; one that stays although
-/// it is of no use keeps no machine from its start.
-async fn record_revision(
+async fn make_instance(
     context: &Context,
-    namespace: &str,
-    revision: &ControllerRevision,
-    replaces: bool,
+    vm: &VirtualMachine,
+    vmi: &VirtualMachineInstance,
+    is_recorded: bool,
 ) -> Result<(), ReconcileError> {
-    match unread::create(&context.client, namespace, &made_by_us(), revision).await {
-        Ok(()) => {}
-        Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(()),
-        Err(error) => return Err(while_trying(CREATE_REVISION)(error)),
-    }
-    let (name, labels) = (revision.metadata.name.as_deref(), revision.metadata.labels.as_ref());
-    let of = labels.and_then(|labels| labels.get(label::REVISION_OF));
-    if let (true, Some(name), Some(of)) = (replaces, name, of) {
-        let revisions: Api<ControllerRevision> = Api::namespaced(context.client.clone(), namespace);
-        let earlier = ListParams::default().labels(&format!("{}={of}", label::REVISION_OF));
-        let earlier = earlier.fields(&format!("metadata.name!={name}"));
-        if let Err(error) = revisions.delete_collection(&DeleteParams::default(), &earlier).await {
-            tracing::warn!(%error, revision = name, "revisions of earlier starts could not be deleted");
+    let NamespacedName { namespace, name } = NamespacedName::of(&vm.metadata)?;
+    let unnamed = (!is_recorded).then(|| record::unnamed(vmi));
+    let made = unnamed.as_ref().unwrap_or(vmi);
+    match unread::create(&context.client, namespace, &made_by_us(), made).await {
+        Ok(()) => {
+            let note = format!("created the VirtualMachineInstance {name}");
+            context.record(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulCreate, note));
+            Ok(())
         }
+        // It may be another's: what was asked for is crossed out once the watch has shown whose it is.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Err(ReconcileError::Overtaken),
+        Err(error) => Err(while_trying("create the VirtualMachineInstance")(error)),
     }
-    Ok(())
 }
 
 /// A refusal, perhaps of a policy of this cluster, is no reason to leave a machine alone that runs.

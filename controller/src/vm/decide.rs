@@ -41,7 +41,8 @@ pub struct World {
     pub vm: VirtualMachine,
     /// The instance of its name, also if another client made it.
     pub vmi: Option<VirtualMachineInstance>,
-    /// What the machine was when its instance was started; asked only while the machine is newer than that.
+    /// What the machine was when its instance was started; asked only while the machine is newer than that, and the instance is not to
+    /// end.
     pub started_from: Option<VirtualMachineSpec>,
     /// How far the DataVolumes are that it names, those of its templates among them; asked only while there is no instance.
     pub data_volumes: ProgressByName,
@@ -78,7 +79,8 @@ pub enum Step {
     RecordRevision {
         /// The record.
         object: Box<ControllerRevision>,
-        /// There may be one of an earlier start, which is of no use any more.
+        /// The machine was started last from another generation: also where this record is there already, there may be one of an
+        /// earlier start, which is of no use any more.
         replaces: bool,
     },
     /// Make the instance.
@@ -321,6 +323,13 @@ fn cross_out_answered(vmi: &VirtualMachineInstance, status: &mut VirtualMachineS
     requests.retain(|request| request.action != "Stop" || request.uid == vmi.metadata.uid);
     let stops = requests.iter().any(|request| request.action == "Stop");
     requests.retain(|request| request.action != "Start" || stops);
+}
+
+/// Whether the machine's instance goes, or is to go: what it was started from matters no more.
+pub(super) fn ends(world: &World) -> bool {
+    let Some(vmi) = &world.vmi else { return false };
+    let goes = [&world.vm.metadata, &vmi.metadata].iter().any(|each| each.deletion_timestamp.is_some());
+    goes || RunStrategy::of(&world.vm).is_some_and(|strategy| end_is_due(world, strategy, vmi))
 }
 
 fn end_is_due(world: &World, strategy: RunStrategy, vmi: &VirtualMachineInstance) -> bool {

@@ -4,6 +4,7 @@ mod apply;
 pub mod decide;
 pub(crate) mod kept;
 mod observe;
+mod record;
 mod revision;
 mod status;
 

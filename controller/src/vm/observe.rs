@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use garboard_api::v1::VirtualMachineSpec;
 use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
+use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{Api, Client};
 
-use super::decide::World;
+use super::decide::{self, World};
 use super::{revision, status};
-use crate::context::{ReconcileError, while_trying};
+use crate::context::ReconcileError;
 use crate::data_volumes::{self, ProgressByName, observe};
 use crate::reconcilers::{Leader, Waiter};
 use crate::stores::ObjectKey;
@@ -22,19 +23,17 @@ pub(super) async fn observe(
     // A machine that has an instance, or goes, must not be kept from its stop by a claim that cannot be read.
     let is_begun = vmi.is_some() || vm.metadata.deletion_timestamp.is_some();
     let data_volumes = if is_begun { ProgressByName::new() } else { data_volumes(leader, vm).await? };
-    let started_from = match &vmi {
-        Some(vmi) => started_from(&leader.context.client, vm, vmi).await?,
-        None => None,
-    };
-    Ok(World {
+    let mut world = World {
         vm: vm.clone(),
         vmi,
-        started_from,
+        started_from: None,
         data_volumes,
         now: jiff::Timestamp::now(),
         chance: uuid::Uuid::new_v4().as_u64_pair().0,
         config: leader.context.settings.borrow().config.clone(),
-    })
+    };
+    world.started_from = started_from(&leader.context.client, &world).await;
+    Ok(world)
 }
 
 /// How far the DataVolumes are that the machine names or brings along.
@@ -50,22 +49,23 @@ async fn data_volumes(leader: &Leader, vm: &VirtualMachine) -> Result<ProgressBy
     observe::data_volumes(leader, namespace, names, waiter).await
 }
 
-/// What the machine was when its instance was started, while it is newer than that; nothing if there is no record of it: an earlier
-/// release made none.
-async fn started_from(
-    client: &Client,
-    vm: &VirtualMachine,
-    vmi: &VirtualMachineInstance,
-) -> Result<Option<VirtualMachineSpec>, ReconcileError> {
-    let named = vmi.status.as_ref().and_then(|status| status.virtual_machine_revision_name.as_deref());
-    let is_asked = status::is_newer(vm, vmi) && !Phase::of(vmi).is_final();
-    let Some(name) = named.filter(|_| is_asked) else { return Ok(None) };
-    let namespace = vm.metadata.namespace.as_deref().unwrap_or_default();
+/// What the machine was when its instance was started, while it is newer than that; nothing where that is not known: an earlier release
+/// made no record, it was refused, it is another owner's, or it cannot be read now. Then the two instances alone are compared. A stop
+/// waits for no answer.
+async fn started_from(client: &Client, world: &World) -> Option<VirtualMachineSpec> {
+    let vmi = world.vmi.as_ref()?;
+    let name = vmi.status.as_ref()?.virtual_machine_revision_name.as_deref()?;
+    if !status::is_newer(&world.vm, vmi) || Phase::of(vmi).is_final() || decide::ends(world) {
+        return None;
+    }
+    let namespace = world.vm.metadata.namespace.as_deref().unwrap_or_default();
     let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), namespace);
     match revisions.get_opt(name).await {
-        Ok(found) => Ok(found.as_ref().and_then(revision::spec)),
-        // Of a release whose manifests did not give this right.
-        Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
-        Err(error) => Err(while_trying("get the revision that the VirtualMachineInstance was started from")(error)),
+        Ok(found) => found.filter(|found| revision::is_of(found, &world.vm)).as_ref().and_then(revision::spec),
+        Err(error) => {
+            let error = ErrorChain(&error);
+            tracing::warn!(%error, revision = name, "the revision that a machine was started from could not be read");
+            None
+        }
     }
 }

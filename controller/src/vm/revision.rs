@@ -40,6 +40,13 @@ pub(super) fn spec(revision: &ControllerRevision) -> Option<VirtualMachineSpec> 
     serde_json::from_value(data.get("spec")?.clone()).ok()
 }
 
+/// Whether a revision belongs to a machine: who may make revisions in its namespace could take the name first.
+pub(super) fn is_of(revision: &ControllerRevision, vm: &VirtualMachine) -> bool {
+    let owners = revision.metadata.owner_references.iter().flatten();
+    let mut controllers = owners.filter(|owner| owner.controller == Some(true)).map(|owner| &owner.uid);
+    vm.metadata.uid.as_ref().is_some_and(|uid| controllers.any(|owner| owner == uid))
+}
+
 /// Whether the template of a machine is another one than at the start. As JSON: what is left out and what is empty are the
 /// same there.
 pub(super) fn differs(started: &VirtualMachineSpec, now: &VirtualMachineSpec) -> bool {
@@ -81,6 +88,22 @@ mod tests {
         for data in [None, Some(RawExtension(json!({"spec": 7}))), Some(RawExtension(json!({})))] {
             assert_eq!(spec(&ControllerRevision { data, ..revision.clone() }), None);
         }
+    }
+
+    #[test]
+    fn a_revision_of_another_owner_is_not_the_machines() {
+        let revision = of(&vm()).unwrap();
+        assert!(is_of(&revision, &vm()));
+        let mut another = vm();
+        another.metadata.uid = Some("8a".to_owned());
+        assert!(!is_of(&revision, &another), "an earlier machine's of the same name");
+        another.metadata.uid = None;
+        let mut foreign = revision.clone();
+        foreign.metadata.owner_references = None;
+        assert!(!is_of(&foreign, &vm()) && !is_of(&foreign, &another));
+        foreign.metadata.owner_references = revision.metadata.owner_references;
+        foreign.metadata.owner_references.as_mut().unwrap()[0].controller = None;
+        assert!(!is_of(&foreign, &vm()), "one that the machine does not control");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use garboard_api::run_strategy::RunStrategy;
 use garboard_api::v1::{VirtualMachineCondition, VirtualMachineInstanceCondition, VirtualMachineStatus};
 use garboard_api::{Phase, PrintableStatus, VirtualMachine, VirtualMachineInstance};
 
-use super::decide::{World, carried, instance, start_is_due};
+use super::decide::{World, carried, ends, instance, start_is_due};
 use super::revision;
 use crate::data_volumes::{self, DataVolumeProgress};
 use crate::events::NewEvent;
@@ -185,11 +185,16 @@ pub(super) fn is_newer(vm: &VirtualMachine, vmi: &VirtualMachineInstance) -> boo
 }
 
 /// Whether the next start would make another machine of the template than the one that runs. A change of the settings of
-/// the cluster alone asks for no restart.
+/// the cluster alone asks for no restart. What was reported of an instance that is to end stays.
 pub(super) fn needs_restart(world: &World, vmi: &VirtualMachineInstance) -> bool {
     // First: a machine that is not newer, which is almost every one, needs no other instance to compare with.
     if !is_newer(&world.vm, vmi) || Phase::of(vmi).is_final() {
         return false;
+    }
+    // What it was started from is not asked any more; and with its end it is done.
+    if ends(world) {
+        let reported = world.vm.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        return conditions::find(reported, VmConditionType::RestartRequired).is_some();
     }
     let mut wanted = instance(world);
     // One start may have been asked for with the vCPUs stopped, which the template does not have.

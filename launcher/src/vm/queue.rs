@@ -55,6 +55,8 @@ pub enum Denial {
     Paused,
     /// The guest has neither an agent that answers nor ACPI.
     CannotBeAsked,
+    /// QEMU's monitor is away, or too much waits for it.
+    NotAnswering,
 }
 
 impl Denial {
@@ -67,6 +69,7 @@ impl Denial {
             Self::Ended => "the run is over; start the machine again",
             Self::Paused => "the guest's vCPUs are stopped, so that it cannot react; unpause it first",
             Self::CannotBeAsked => "the guest has neither an agent that answers nor ACPI; reset it instead",
+            Self::NotAnswering => "QEMU does not answer; try again when it does, or stop the machine by force",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a machine was when it was started.
 
+use super::super::decide::ends;
 use super::super::revision;
 use super::*;
 
@@ -58,4 +59,40 @@ fn a_setting_of_the_cluster_that_changed_since_the_start_asks_for_no_restart() {
     assert!(asked(&without), "without the record it cannot be known which of the two has changed");
     world.vm.spec.template.spec.as_mut().unwrap().hostname = Some("other".to_owned());
     assert!(asked(&world));
+}
+
+/// Its record is not asked for any more: that alone neither adds the condition nor takes it away.
+#[test]
+fn an_instance_that_is_to_end_keeps_what_was_reported_of_a_restart() {
+    let mut world = world("Always");
+    let Step::CreateVmi(vmi) = &decide(&world).steps[1] else { panic!("no instance") };
+    world.vmi = Some(vmi.as_ref().clone());
+    world.vmi.as_mut().unwrap().metadata.uid = Some("vmi-uid".to_owned());
+    world.vm.metadata.generation = Some(2);
+    let mut config = ClusterConfig::offline();
+    config.cpu_model = Some("Haswell".to_owned());
+    world.config = config.into();
+    let asked = |world: &World| decide(world).status.conditions.iter().any(|each| each.r#type == "RestartRequired");
+    assert!(!ends(&world) && asked(&world), "there is no record");
+    let reported = decide(&world).status;
+    world.vm.spec.run_strategy = Some("Halted".to_owned());
+    assert!(ends(&world) && !asked(&world));
+    world.vm.status = Some(reported);
+    assert!(asked(&world));
+}
+
+#[test]
+fn an_instance_ends_by_strategy_by_request_and_with_its_machine() {
+    assert!(!ends(&with("Always", Phase::Running)) && !ends(&world("Halted")));
+    assert!(ends(&with("Halted", Phase::Running)) && ends(&with("Always", Phase::Failed)));
+    let mut stopped = with("Manual", Phase::Running);
+    assert!(!ends(&stopped));
+    stopped.vm.status = super::asked(json!([{"action": "Stop", "uid": "vmi-uid"}]));
+    assert!(ends(&stopped));
+    let mut deleted = with("Manual", Phase::Running);
+    deleted.vm.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    assert!(ends(&deleted));
+    let mut leaving = with("Manual", Phase::Running);
+    leaving.vmi.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    assert!(ends(&leaving));
 }

@@ -6,7 +6,7 @@ use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::text::printable;
 use garboard_qmp::agent::{Agent, GuestAgentError};
 
-use super::wanted::{Password, Wanted};
+use super::wanted::{Gift, Password};
 
 /// The most letters of a user's name in a message.
 const LONGEST_NAME: usize = 64;
@@ -15,53 +15,81 @@ const LONGEST_MESSAGE: usize = 1000;
 /// What stands for a password that a guest repeats in its answer.
 const HIDDEN: &str = "<redacted>";
 
-/// Sets everything. A user for whom it fails does not keep the others from theirs, unless the guest does not answer.
+/// Why the guest does not have something, by what comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The agent refused, or its answer makes no sense.
+    Refused,
+    /// The agent has no such command, or it is switched off.
+    Unsupported,
+    /// The agent does not answer: the next question would only take as long again.
+    Silent,
+}
+
+/// A failure, for a person: without any password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// What comes next.
+    pub(super) why: Why,
+    /// What was not set for whom, and why.
+    pub(super) message: String,
+}
+
+/// Sets one thing for one user.
 ///
 /// # Errors
-/// What failed for whom, and why: for a person, without any password.
-pub(super) async fn give(agent: &Agent, wanted: &Wanted) -> Result<(), String> {
-    let mut failures = Vec::new();
-    for (user, keys) in &wanted.keys {
-        if let Err(error) = agent.set_authorized_keys(user, keys).await {
-            failures.push(format!("the SSH keys of user {} were not set: {}", shown(user), ErrorChain(&error)));
-            if is_silent(&error) {
-                return Err(message(&failures));
-            }
+/// [`Failure`].
+pub(super) async fn give(agent: &Agent, gift: Gift<'_>) -> Result<(), Failure> {
+    let failed = match gift {
+        Gift::Keys { user, keys } => {
+            let outcome = agent.set_authorized_keys(user, keys).await;
+            outcome.map_err(|error| (why(&error), ErrorChain(&error).to_string()))
         }
-    }
-    for (user, password) in &wanted.passwords {
-        if let Err(error) = agent.set_password(user, password.bytes()).await {
-            failures.push(format!("the password of user {} was not set: {}", shown(user), why(&error, password)));
-            if is_silent(&error) {
-                return Err(message(&failures));
-            }
+        Gift::Password { user, password } => {
+            let outcome = agent.set_password(user, password.bytes()).await;
+            outcome.map_err(|error| (why(&error), reason(&error, password)))
         }
+    };
+    failed.map_err(|(why, reason)| Failure { why, message: not_set(gift, &reason) })
+}
+
+/// The failure of what was not tried, after an agent did not answer.
+pub(super) fn not_tried(gift: Gift<'_>) -> Failure {
+    Failure { why: Why::Silent, message: not_set(gift, "the guest agent is silent") }
+}
+
+fn not_set(gift: Gift<'_>, reason: &str) -> String {
+    match gift {
+        Gift::Keys { user, .. } => format!("the SSH keys of user {} were not set: {reason}", shown(user)),
+        Gift::Password { user, .. } => format!("the password of user {} was not set: {reason}", shown(user)),
     }
-    if failures.is_empty() { Ok(()) } else { Err(message(&failures)) }
 }
 
 fn shown(user: &str) -> String {
     printable(user, LONGEST_NAME)
 }
 
-fn message(failures: &[String]) -> String {
+/// All failures in one message.
+pub(super) fn message(failures: &[&str]) -> String {
     failures.join("; ").chars().take(LONGEST_MESSAGE).collect()
 }
 
-/// Whether the next question would only take as long again.
-fn is_silent(error: &GuestAgentError) -> bool {
+fn why(error: &GuestAgentError) -> Why {
     match error {
-        GuestAgentError::TimedOut { .. } | GuestAgentError::Disconnected { .. } | GuestAgentError::Flood { .. } => true,
+        GuestAgentError::TimedOut { .. } | GuestAgentError::Disconnected { .. } | GuestAgentError::Flood { .. } => {
+            Why::Silent
+        }
+        GuestAgentError::Refused { .. } if error.is_unsupported() => Why::Unsupported,
         GuestAgentError::Open { .. }
         | GuestAgentError::Prepare { .. }
         | GuestAgentError::Refused { .. }
         | GuestAgentError::Nonsense { .. }
-        | GuestAgentError::Unencodable { .. } => false,
+        | GuestAgentError::Unencodable { .. } => Why::Refused,
     }
 }
 
 /// Why, without the password that a guest may repeat in its answer. What is cut may end within it, and is not quoted.
-fn why(error: &GuestAgentError, password: &Password) -> String {
+fn reason(error: &GuestAgentError, password: &Password) -> String {
     match error {
         GuestAgentError::Nonsense { command, .. } => {
             format!("the answer of the guest agent to `{command}` could not be parsed")

@@ -5,9 +5,12 @@
 //! ```
 //!
 //! The agent is asked again when the files have changed, when another agent answers, after a reboot, and now and then: a guest
-//! whose user changed one of them gets back what the Secret has, as with KubeVirt. What fails is tried again at the next look.
+//! whose user changed one of them gets back what the Secret has, as with KubeVirt. What fails is tried again, less and less often
+//! (`tried`). A guest can refuse with another message each time, and each report becomes writes to the API server: one that differs in
+//! nothing but the text of a refusal waits.
 
 mod give;
+mod tried;
 mod wanted;
 
 use std::hash::{BuildHasher, RandomState};
@@ -19,16 +22,15 @@ use garboard_qmp::agent::Agent;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use self::give::give;
-use self::wanted::Sources;
+use self::give::{Why, give, not_tried};
+use self::tried::{AGAIN_AFTER, Given, GuestSeen, Tried};
+use self::wanted::{Sources, Wanted};
 use super::driver::Input;
 use super::prepare::Order;
 use super::run::Context;
 
-/// How often files are looked at, and what failed is tried again. A kubelet brings a changed Secret within a minute or two.
+/// How often files are looked at. A kubelet brings a changed Secret within a minute or two.
 const LOOK: Duration = Duration::from_secs(10);
-/// After this time the guest is given everything again; KubeVirt's.
-const AGAIN_AFTER: Duration = Duration::from_secs(300);
 /// KubeVirt's message of the condition.
 const OFFLINE: &str = "Guest agent is offline";
 
@@ -45,43 +47,34 @@ pub(super) fn start(context: &Context, agent: watch::Receiver<Option<Agent>>, st
     }
 }
 
-/// What the guest was given.
+/// What a report is about, with a digest of everything that the guest is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Given {
-    /// Of everything that it was given: the passwords themselves are not kept.
-    digest: u64,
-    /// The guest, as far as can be seen.
-    guest: GuestSeen,
-    /// When.
+enum About {
+    /// The files.
+    Files,
+    /// A guest whose agent is away.
+    Away(u64),
+    /// What the agent answered: a message has text of the guest.
+    Answers(u64),
+}
+
+/// What was reported last.
+#[derive(Debug)]
+struct Reported {
+    status: CredentialsStatus,
+    about: About,
     at: Instant,
 }
 
-/// By what a guest that may have lost what it was given is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct GuestSeen {
-    /// The agents that have answered so far.
-    agents: u64,
-    /// How often it was reset.
-    resets: u32,
-}
-
-/// Whether the guest is to be given everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
-    /// It has everything.
-    Not,
-    /// It had everything, and may have lost it.
-    MayBeLost,
-    /// It does not have it, or had it long ago.
-    Wanted,
-}
-
-fn due(given: Option<&Given>, digest: u64, guest: GuestSeen, now: Instant) -> Due {
-    match given {
-        Some(given) if given.digest != digest || now.duration_since(given.at) >= AGAIN_AFTER => Due::Wanted,
-        Some(given) if given.guest != guest => Due::MayBeLost,
-        Some(_) => Due::Not,
-        None => Due::Wanted,
+impl Reported {
+    /// Whether another report is left out, or waits: nothing is other than before but the text of the guest, and whether there is any.
+    fn holds(&self, now: &CredentialsStatus, about: About) -> bool {
+        let fails_again = !self.status.synchronized && !now.synchronized;
+        let is_of_same = match (self.about, about) {
+            (About::Answers(before), About::Answers(now) | About::Away(now)) => before == now,
+            (About::Answers(_), About::Files) | (About::Files | About::Away(_), _) => false,
+        };
+        self.status == *now || (fails_again && is_of_same && self.at.elapsed() < AGAIN_AFTER)
     }
 }
 
@@ -90,13 +83,13 @@ struct Keeper {
     happened: mpsc::Sender<Input>,
     hasher: RandomState,
     agents: u64,
-    given: Option<Given>,
-    reported: Option<CredentialsStatus>,
+    tried: Tried,
+    reported: Option<Reported>,
 }
 
 impl Keeper {
     fn new(sources: Sources, happened: mpsc::Sender<Input>) -> Self {
-        Self { sources, happened, hasher: RandomState::new(), agents: 0, given: None, reported: None }
+        Self { sources, happened, hasher: RandomState::new(), agents: 0, tried: Tried::default(), reported: None }
     }
 
     async fn run(mut self, mut agent: watch::Receiver<Option<Agent>>, status: watch::Receiver<Status>) {
@@ -123,24 +116,48 @@ impl Keeper {
         }
         let wanted = match self.sources.read().map_err(|error| ErrorChain(&error).to_string()) {
             Ok(wanted) => wanted,
-            Err(message) => return self.report(Err(message)).await,
+            Err(message) => return self.report(Err(message), About::Files).await,
         };
+        self.tried.keep_only(&wanted);
         let (digest, guest) = (self.hasher.hash_one(&wanted), GuestSeen { agents: self.agents, resets: status.resets });
-        match (due(self.given.as_ref(), digest, guest, Instant::now()), agent) {
-            (Due::Not, _) | (Due::MayBeLost, None) => {}
-            (Due::Wanted, None) => self.report(Err(OFFLINE.to_owned())).await,
-            (Due::Wanted | Due::MayBeLost, Some(agent)) => {
-                let outcome = give(&agent, &wanted).await;
-                self.given = outcome.is_ok().then(|| Given { digest, guest, at: Instant::now() });
-                self.report(outcome).await;
+        match agent {
+            None if self.misses(&wanted, guest) => self.report(Err(OFFLINE.to_owned()), About::Away(digest)).await,
+            None => {}
+            Some(agent) => {
+                self.give_due(&agent, &wanted, guest).await;
+                self.report(self.tried.outcome(), About::Answers(digest)).await;
             }
         }
     }
 
+    /// Whether the guest is known not to have everything.
+    fn misses(&self, wanted: &Wanted, guest: GuestSeen) -> bool {
+        let now = Instant::now();
+        wanted.gifts().any(|gift| {
+            let given = Given { digest: self.hasher.hash_one(gift), guest };
+            self.tried.due(&gift.name(), given, now).is_missing()
+        })
+    }
+
+    /// Gives what is due. After an agent that does not answer nothing more is tried.
+    async fn give_due(&mut self, agent: &Agent, wanted: &Wanted, guest: GuestSeen) {
+        let now = Instant::now();
+        let mut is_silent = false;
+        for gift in wanted.gifts() {
+            let given = Given { digest: self.hasher.hash_one(gift), guest };
+            if !self.tried.due(&gift.name(), given, now).is_now() {
+                continue;
+            }
+            let outcome = if is_silent { Err(not_tried(gift)) } else { give(agent, gift).await };
+            is_silent |= outcome.as_ref().is_err_and(|failure| failure.why == Why::Silent);
+            self.tried.note(gift.name(), given, outcome);
+        }
+    }
+
     /// Reports an outcome that is not the last one.
-    async fn report(&mut self, outcome: Result<(), String>) {
+    async fn report(&mut self, outcome: Result<(), String>, about: About) {
         let now = CredentialsStatus { synchronized: outcome.is_ok(), message: outcome.err().unwrap_or_default() };
-        if self.reported.as_ref() == Some(&now) {
+        if self.reported.as_ref().is_some_and(|before| before.holds(&now, about)) {
             return;
         }
         if now.synchronized {
@@ -148,7 +165,7 @@ impl Keeper {
         } else {
             tracing::warn!(reason = now.message, "not all access credentials are in the guest");
         }
-        self.reported = Some(now.clone());
+        self.reported = Some(Reported { status: now.clone(), about, at: Instant::now() });
         let _ = self.happened.send(Input::CredentialsTried(now)).await;
     }
 }

@@ -105,25 +105,24 @@ async fn each_user_gets_all_keys_and_the_password_as_the_agent_takes_them() {
 #[tokio::test(start_paused = true)]
 async fn the_agent_is_asked_again_when_something_may_be_missing_and_not_else() {
     let mut world = world().await;
-    let again = |world: &World, count: usize| assert_eq!(world.asked(), (2 * count, count));
     world.look(&running(1)).await;
     world.look(&running(2)).await;
-    again(&world, 1);
+    assert_eq!(world.asked(), (2, 1));
     write(world.room.path(), "passwords/p", "root", "hunter3");
     world.look(&running(2)).await;
-    again(&world, 2);
+    assert_eq!(world.asked(), (2, 2), "only what has changed");
     assert_eq!(world.fake.arguments(PASSWORD)[1]["password"], "aHVudGVyMw==");
     let rebooted = Status { resets: 1, ..running(3) };
     world.look(&rebooted).await;
-    again(&world, 3);
+    assert_eq!(world.asked(), (4, 3));
     world.keeper.agents += 1;
     world.look(&rebooted).await;
-    again(&world, 4);
+    assert_eq!(world.asked(), (6, 4));
     world.look(&rebooted).await;
-    again(&world, 4);
+    assert_eq!(world.asked(), (6, 4));
     advance(AGAIN_AFTER).await;
     world.look(&rebooted).await;
-    again(&world, 5);
+    assert_eq!(world.asked(), (8, 5));
     assert_eq!(world.reported(), Some((true, String::new())));
     assert_eq!(world.reported(), None, "the same outcome is reported once");
 }
@@ -140,11 +139,12 @@ async fn a_key_that_is_taken_from_its_secret_is_taken_from_the_guest() {
     assert_eq!(world.fake.arguments(KEYS)[2], json!({"username": "ada", "keys": [], "reset": true}));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_refusal_is_reported_for_its_user_without_the_password_and_tried_again() {
     let mut world = world().await;
     for text in ["hunter2 is too short", "cannot decode aHVudGVyMg=="] {
         world.fake.on(PASSWORD, AgentBehaviour::Refuse("GenericError", text));
+        advance(AGAIN_AFTER).await;
         world.look(&running(1)).await;
         let (synchronized, message) = world.reported().unwrap();
         assert!(!synchronized && message.contains("password of user root"), "{message}");
@@ -153,16 +153,82 @@ async fn a_refusal_is_reported_for_its_user_without_the_password_and_tried_again
     }
     world.fake.on(KEYS, AgentBehaviour::Refuse("GenericError", "no such user"));
     world.fake.on(PASSWORD, AgentBehaviour::Reply(json!({})));
+    advance(AGAIN_AFTER).await;
     world.look(&running(1)).await;
     let (_, message) = world.reported().unwrap();
     assert_eq!(message.matches("no such user").count(), 2, "{message}");
     assert_eq!(world.fake.arguments(PASSWORD).len(), 3, "the others get theirs");
     world.fake.on(KEYS, AgentBehaviour::Reply(json!({})));
+    advance(LOOK).await;
     world.look(&running(1)).await;
+    assert_eq!(world.reported(), Some((true, String::new())));
+    assert_eq!(world.fake.arguments(PASSWORD).len(), 3, "and are not set again for that");
+}
+
+/// A message of a guest that counts.
+fn numbered(number: u32) -> &'static str {
+    Box::leak(format!("no, for the {number}th time").into_boxed_str())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_refuses_is_asked_less_and_less_often_and_other_texts_of_it_are_reported_seldom() {
+    let mut world = world().await;
+    let mut reports = Vec::new();
+    for number in 0..30 {
+        world.fake.on(PASSWORD, AgentBehaviour::Refuse("GenericError", numbered(number)));
+        world.look(&running(1)).await;
+        reports.extend(world.reported());
+        advance(LOOK).await;
+    }
+    assert_eq!(world.asked(), (2, 5), "after 10, 20, 40 and 80 seconds");
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    // Its agent is away, and back with another text.
+    world.keeper.look(None, &running(1)).await;
+    assert_eq!(world.reported(), Some((false, "Guest agent is offline".to_owned())), "five minutes have passed");
+    world.keeper.agents += 1;
+    world.look(&running(1)).await;
+    assert!(world.reported().unwrap().1.contains("for the 29th time"));
+    world.keeper.look(None, &running(1)).await;
+    assert_eq!(world.reported(), None);
+    // A user changes the Secret, and learns at once what comes of it.
+    world.fake.on(PASSWORD, AgentBehaviour::Refuse("GenericError", numbered(30)));
+    write(world.room.path(), "passwords/p", "root", "hunter3");
+    world.look(&running(1)).await;
+    assert!(world.reported().unwrap().1.contains("for the 30th time"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_without_the_command_is_not_asked_again_but_another_is() {
+    let mut world = world().await;
+    world.fake.on(KEYS, AgentBehaviour::Refuse("CommandNotFound", "no such command"));
+    world.look(&running(1)).await;
+    assert_eq!(world.asked(), (2, 1));
+    assert!(!world.reported().unwrap().0);
+    advance(AGAIN_AFTER).await;
+    world.look(&running(1)).await;
+    assert_eq!(world.asked(), (2, 2), "the password is set again after its time");
+    world.keeper.agents += 1;
+    world.fake.on(KEYS, AgentBehaviour::Reply(json!({})));
+    world.look(&running(1)).await;
+    assert_eq!(world.asked(), (4, 3));
     assert_eq!(world.reported(), Some((true, String::new())));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_can_be_read_again_is_reported_although_nothing_is_due() {
+    let mut world = world().await;
+    world.look(&running(1)).await;
+    assert_eq!(world.reported(), Some((true, String::new())));
+    let (secret, away) = (world.room.path().join("passwords.p"), world.room.path().join("away"));
+    fs::rename(&secret, &away).unwrap();
+    world.look(&running(1)).await;
+    assert!(!world.reported().unwrap().0);
+    fs::rename(&away, &secret).unwrap();
+    world.look(&running(1)).await;
+    assert_eq!((world.asked(), world.reported()), ((2, 1), Some((true, String::new()))));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_guest_that_repeats_a_password_at_length_or_in_nonsense_is_not_quoted() {
     let mut world = world().await;
     let long: &'static str = Box::leak(format!("{} hunter2", "x".repeat(294)).into_boxed_str());
@@ -172,6 +238,7 @@ async fn a_guest_that_repeats_a_password_at_length_or_in_nonsense_is_not_quoted(
     assert!(message.contains("GenericError") && !message.contains("hunte"), "{message}");
     let repeated = format!("{{\"execute\": \"{PASSWORD}\", \"password\": \"{ENCODED}\"}}\n");
     world.fake.on(PASSWORD, AgentBehaviour::Raw(repeated.into_bytes()));
+    advance(AGAIN_AFTER).await;
     world.look(&running(1)).await;
     let (_, message) = world.reported().unwrap();
     assert!(message.contains("could not be parsed") && !message.contains(ENCODED), "{message}");
@@ -182,8 +249,26 @@ async fn a_guest_that_is_silent_is_not_asked_for_every_user() {
     let mut world = world().await;
     world.fake.on(KEYS, AgentBehaviour::Silence);
     world.look(&running(1)).await;
-    assert!(world.reported().unwrap().1.contains("did not answer"));
+    let (_, message) = world.reported().unwrap();
+    assert!(message.contains("did not answer"), "{message}");
+    assert!(message.contains("password of user root was not set: the guest agent is silent"), "{message}");
     assert_eq!(world.asked(), (1, 0));
+    // Its silence looks like another agent, once it answers again.
+    world.keeper.agents += 1;
+    world.look(&running(1)).await;
+    assert_eq!(world.asked(), (1, 0));
+    for (wait, asked) in [(LOOK, 2), (LOOK, 2), (LOOK, 3), (LOOK * 3, 3), (LOOK, 4)] {
+        advance(wait).await;
+        world.look(&running(1)).await;
+        assert_eq!(world.asked(), (asked, 0), "after {wait:?}");
+    }
+    world.look(&Status { resets: 1, ..running(2) }).await;
+    assert_eq!(world.asked(), (5, 0), "a guest that was reset is another one");
+    world.fake.on(KEYS, AgentBehaviour::Reply(json!({})));
+    advance(LOOK).await;
+    world.look(&Status { resets: 1, ..running(2) }).await;
+    assert_eq!(world.asked(), (7, 1));
+    assert_eq!(world.reported(), Some((true, String::new())));
 }
 
 #[tokio::test(start_paused = true)]

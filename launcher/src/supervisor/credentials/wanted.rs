@@ -152,6 +152,52 @@ pub(super) struct Wanted {
     pub(super) passwords: BTreeMap<String, Password>,
 }
 
+impl Wanted {
+    /// Everything in it, keys first.
+    pub(super) fn gifts(&self) -> impl Iterator<Item = Gift<'_>> {
+        let keys = self.keys.iter().map(|(user, keys)| Gift::Keys { user, keys });
+        keys.chain(self.passwords.iter().map(|(user, password)| Gift::Password { user, password }))
+    }
+}
+
+/// One thing that one user is to have.
+#[derive(Clone, Copy, Hash)]
+pub(super) enum Gift<'a> {
+    /// All of its keys.
+    Keys {
+        /// Whose.
+        user: &'a str,
+        /// The keys.
+        keys: &'a [String],
+    },
+    /// Its password.
+    Password {
+        /// Whose.
+        user: &'a str,
+        /// The password.
+        password: &'a Password,
+    },
+}
+
+impl Gift<'_> {
+    /// What it is, without what is in it.
+    pub(super) fn name(self) -> GiftName {
+        match self {
+            Self::Keys { user, .. } => GiftName::Keys(user.to_owned()),
+            Self::Password { user, .. } => GiftName::Password(user.to_owned()),
+        }
+    }
+}
+
+/// What a gift is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum GiftName {
+    /// The keys of this user.
+    Keys(String),
+    /// The password of this user.
+    Password(String),
+}
+
 /// A password, which cannot be printed.
 #[derive(Hash, PartialEq, Eq)]
 pub(super) struct Password(Vec<u8>);

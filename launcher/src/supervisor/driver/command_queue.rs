@@ -14,7 +14,7 @@ use crate::supervisor::trace::Cause;
 use crate::vm::{Event, RunState};
 
 /// Commands that may wait; more wait only for a QEMU that has stopped answering.
-const BACKLOG: usize = 16;
+pub(super) const BACKLOG: usize = 16;
 
 /// What is done to QEMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,12 @@ impl CommandQueue {
         self.report.clone()
     }
 
-    /// Has a command done.
+    /// Whether one more command would be left out.
+    pub(super) fn is_full(&self) -> bool {
+        self.todo.capacity() == 0
+    }
+
+    /// Has a command done. A user's is asked for only where there is room for it ([`Self::is_full`]).
     pub(super) fn begin(&self, monitor: &Monitor, command: Command, cause: &Cause, ticket: Option<Ticket>) {
         let task = Task {
             monitor: monitor.clone(),
@@ -240,5 +245,20 @@ mod tests {
         fake.until_received("stop", 1).await;
         quit(&monitor, &Cause::supervisor());
         fake.until_received("quit", 1).await;
+    }
+
+    #[tokio::test]
+    async fn the_queue_is_full_before_a_command_is_left_out() {
+        let (fake, monitor) = monitor().await;
+        fake.script("stop", Behaviour::Silence);
+        let (commands, _events) = CommandQueue::new();
+        let begin = || commands.begin(&monitor, Command::StopVcpus, &Cause::supervisor(), None);
+        begin();
+        fake.until_received("stop", 1).await;
+        for _ in 0..BACKLOG {
+            assert!(!commands.is_full());
+            begin();
+        }
+        assert!(commands.is_full());
     }
 }

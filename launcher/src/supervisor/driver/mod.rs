@@ -114,11 +114,13 @@ impl Driver {
         }
     }
 
-    /// Drives the machine until it has ended or the supervisor is to leave.
+    /// Drives the machine until it has ended or the supervisor is to leave. After an end requests are still answered.
     pub(super) async fn run(mut self, mut inputs: Inputs) -> DriverExit {
         self.publish_if_changed();
         loop {
             if let State::Ended(_) = self.seed.life.state {
+                let requests = self.last_requests();
+                tokio::spawn(numbered::answer_after_end(inputs.requests, requests));
                 return DriverExit::MachineEnded;
             }
             let (wake, end) = (self.wake_instant(), self.pending_end.as_ref().map(|pending| pending.until));
@@ -189,11 +191,22 @@ impl Driver {
         verdict
     }
 
-    /// Why a request is not even offered: what only the driver knows of the guest.
+    /// Why a request is not even offered: what only the driver knows of the guest and of QEMU. What is accepted is not left out later.
     fn denial(&self, request: Request) -> Option<Denial> {
-        let is_asked = matches!(request, Request::SoftReboot) && matches!(self.seed.life.state, State::Running { .. });
+        if !matches!(self.seed.life.state, State::Running { .. }) {
+            return None;
+        }
         let can_be_asked = self.agent.is_some() || self.seed.life.has_acpi;
-        (is_asked && !can_be_asked).then_some(Denial::CannotBeAsked)
+        if request == Request::SoftReboot && !can_be_asked {
+            return Some(Denial::CannotBeAsked);
+        }
+        let is_lost = match request {
+            // Whether the guest is to run is compared when the monitor is back; a reset would be lost.
+            Request::Reset => self.monitor.is_none() || self.commands.is_full(),
+            Request::Pause | Request::Unpause => self.commands.is_full(),
+            Request::Stop(_) | Request::SoftReboot | Request::Freeze { .. } | Request::Unfreeze => false,
+        };
+        is_lost.then_some(Denial::NotAnswering)
     }
 
     /// A deadline has come. While a stop is under way it is the stop's.

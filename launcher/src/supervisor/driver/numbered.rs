@@ -1,14 +1,14 @@
 //! Requests that have a number: each is written down before it is done, and done once.
 
 use garboard_protocol::control::ControlReply;
-use garboard_protocol::journal::RequestOutcome;
+use garboard_protocol::journal::{NumberedRequest, RequestOutcome};
 use tokio::sync::{mpsc, oneshot};
 
-use super::Driver;
+use super::{Client, Driver, Offer};
 use crate::clock::boot_ms;
 use crate::supervisor::trace::Cause;
 use crate::vm::numbers::{self, Begun};
-use crate::vm::{Request, Verdict};
+use crate::vm::{Request, RequestQueue, Verdict, View};
 
 /// The answer to a client that waits for the guest agent, and the machine ends.
 const OVER: &str = "the machine was stopped, or its supervisor is shutting down";
@@ -83,7 +83,7 @@ impl Driver {
     /// Does a request, unless it was done before, and answers it.
     pub(super) async fn serve_numbered(&mut self, request: Request, client: Repeatable, cause: Cause) {
         let Repeatable { id, ask, reply } = client;
-        let is_the_guests = matches!(request, Request::Freeze { .. } | Request::Unfreeze);
+        let is_the_guests = is_the_guests(request);
         match numbers::begin(&mut self.seed.journal.requests, &id, ask, boot_ms()) {
             Begun::New => {}
             Begun::UnderWay if is_the_guests => return self.numbers.waiting.push((id, reply)),
@@ -134,13 +134,16 @@ impl Driver {
     }
 
     fn note_verdict(&mut self, id: &str, verdict: Verdict) {
-        let (outcome, reason) = match verdict {
-            Verdict::Queued => (RequestOutcome::Queued, ""),
-            Verdict::AlreadySo => (RequestOutcome::AlreadySo, ""),
-            Verdict::Denied(denial) => (RequestOutcome::Denied, denial.message()),
-        };
-        numbers::settle(&mut self.seed.journal.requests, id, outcome, reason);
+        settle(&mut self.seed.journal.requests, id, verdict);
         self.write_journal();
+    }
+
+    /// The requests at the end of the run, with what became of them.
+    pub(super) fn last_requests(&mut self) -> Vec<NumberedRequest> {
+        while let Ok(settled) = self.numbers.settled.try_recv() {
+            self.note_settled(settled);
+        }
+        self.seed.journal.requests.clone()
     }
 
     /// One is settled: its clients learn it, those too that have sent it again.
@@ -162,6 +165,42 @@ impl Driver {
             let _ = client.send(answer.clone());
         }
     }
+}
+
+/// Answers what is asked after the end of a run, until the supervisor leaves: what comes again has the answer that it had.
+pub(super) async fn answer_after_end(mut offers: mpsc::Receiver<Offer>, mut requests: Vec<NumberedRequest>) {
+    while let Some(Offer { request, client, cause: _ }) = offers.recv().await {
+        let verdict = RequestQueue::default().offer(request, View::Ended);
+        match client {
+            Client::Once { reply, done: _ } => drop(reply.send(verdict)),
+            Client::Numbered { id, ask, reply } => {
+                let answer = match numbers::begin(&mut requests, &id, ask, boot_ms()) {
+                    Begun::Answered(answer) => answer,
+                    Begun::UnderWay if is_the_guests(request) => ControlReply::Denied { reason: OVER.to_owned() },
+                    Begun::UnderWay => ControlReply::Queued,
+                    Begun::New => {
+                        settle(&mut requests, &id, verdict);
+                        answer_of(verdict)
+                    }
+                };
+                let _ = reply.send(answer);
+            }
+        }
+    }
+}
+
+/// Whether the guest agent does it.
+fn is_the_guests(request: Request) -> bool {
+    matches!(request, Request::Freeze { .. } | Request::Unfreeze)
+}
+
+fn settle(requests: &mut [NumberedRequest], id: &str, verdict: Verdict) {
+    let (outcome, reason) = match verdict {
+        Verdict::Queued => (RequestOutcome::Queued, ""),
+        Verdict::AlreadySo => (RequestOutcome::AlreadySo, ""),
+        Verdict::Denied(denial) => (RequestOutcome::Denied, denial.message()),
+    };
+    numbers::settle(requests, id, outcome, reason);
 }
 
 fn answer_of(verdict: Verdict) -> ControlReply {

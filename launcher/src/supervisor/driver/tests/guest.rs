@@ -118,6 +118,12 @@ impl Supervisor {
         self.until(|status| status.observed).await;
     }
 
+    /// Nothing is left of QEMU.
+    pub(super) async fn is_over(&self) {
+        self.happened.send(Input::Lost).await.ok().unwrap();
+        self.until(|status| status.ended.is_some()).await;
+    }
+
     pub(super) async fn has_agent(&self) -> FakeAgent {
         let (fake, agent) = agent().await;
         self.happened.send(Input::AgentUp(Some(agent))).await.ok().unwrap();

@@ -94,6 +94,51 @@ async fn a_reset_is_written_down_before_it_is_done_and_is_not_repeated_where_nob
 }
 
 #[tokio::test]
+async fn a_reset_for_which_there_is_no_room_is_refused_and_stays_refused() {
+    let qemu = Qemu::start(GuestPower::Obeys);
+    qemu.fake.script("system_reset", Behaviour::Silence);
+    let supervisor = qemu.attach();
+    supervisor.has_attached().await;
+    assert_eq!(supervisor.reset("first").await, ControlReply::Queued);
+    qemu.fake.until_received("system_reset", 1).await;
+    for number in 0..command_queue::BACKLOG {
+        assert_eq!(supervisor.reset(&number.to_string()).await, ControlReply::Queued);
+    }
+    let refused = denied(Denial::NotAnswering.message());
+    for _ in 0..2 {
+        assert_eq!(supervisor.reset("one more").await, refused);
+    }
+    assert_eq!(supervisor.numbered("p", "pause", Request::Pause).await, refused);
+    assert_eq!(supervisor.status.borrow().paused, None, "what is refused is not assumed to be done");
+    assert_eq!(supervisor.reset("0").await, ControlReply::Queued, "it is under way");
+    let written = qemu.journal().requests;
+    let outcome = |id: &str| written.iter().find(|request| request.id == id).map(|request| request.outcome);
+    assert_eq!(outcome("one more"), Some(RequestOutcome::Denied));
+    assert_eq!(outcome("0"), Some(RequestOutcome::Accepted));
+    let force = Request::Stop(garboard_protocol::control::StopMode::Force);
+    assert_eq!(supervisor.numbered("s", "stop", force).await, ControlReply::Queued, "a stop is always taken");
+}
+
+#[tokio::test]
+async fn what_comes_again_after_the_end_of_the_run_has_its_answer() {
+    let qemu = Qemu::start(GuestPower::Obeys);
+    let supervisor = qemu.attach();
+    supervisor.has_attached().await;
+    assert_eq!(supervisor.numbered("p", "pause", Request::Pause).await, ControlReply::Queued);
+    assert_eq!(supervisor.numbered("q", "pause", Request::Pause).await, ControlReply::AlreadySo);
+    supervisor.is_over().await;
+    assert_eq!(supervisor.numbered("p", "pause", Request::Pause).await, ControlReply::Queued);
+    assert_eq!(supervisor.numbered("q", "pause", Request::Pause).await, ControlReply::AlreadySo);
+    let force = Request::Stop(garboard_protocol::control::StopMode::Force);
+    assert_eq!(supervisor.numbered("s", "stop", force).await, ControlReply::AlreadySo, "it is stopped");
+    for _ in 0..2 {
+        assert_eq!(supervisor.reset("r").await, denied(Denial::Ended.message()));
+    }
+    assert_eq!(supervisor.numbered("p", "reset", Request::Reset).await, denied(ANOTHER_REQUEST));
+    assert_eq!(qemu.count("system_reset"), 0);
+}
+
+#[tokio::test]
 async fn a_pause_that_comes_again_late_does_not_undo_what_was_asked_since() {
     let qemu = Qemu::start(GuestPower::Obeys);
     let supervisor = qemu.attach();
