@@ -1,16 +1,13 @@
 //! Whose process is at the other end of a connection of this computer. A port of 127.0.0.1 is open to every user; Linux shows the user of
 //! each socket in `/proc/net/tcp` and `tcp6`. Elsewhere it is not known, and every client is admitted.
 
-use std::net::TcpStream;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::is_admitted;
 
-/// Whether a client may be served. On Linux one of this computer has to be of the user that this program runs as, or of the one who started it
-/// with sudo. One of another computer may: it comes only where the user listens for it.
-pub(crate) fn is_admitted(client: &TcpStream) -> bool {
-    #[cfg(target_os = "linux")]
-    let is_admitted = linux::is_admitted(client);
-    #[cfg(not(target_os = "linux"))]
-    let is_admitted = client.peer_addr().is_ok();
-    is_admitted
+/// Whether a client may be served: whose it is cannot be seen here.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_admitted(client: &std::net::TcpStream) -> bool {
+    client.peer_addr().is_ok()
 }
 
 #[cfg(target_os = "linux")]
@@ -22,7 +19,9 @@ mod linux {
 
     const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
-    pub(super) fn is_admitted(client: &TcpStream) -> bool {
+    /// Whether a client may be served. One of this computer has to be of the user that this program runs as, or of the one who started it with
+    /// sudo. One of another computer may: it comes only where the user listens for it.
+    pub(crate) fn is_admitted(client: &TcpStream) -> bool {
         let (Ok(peer), Ok(own)) = (client.peer_addr(), client.local_addr()) else { return false };
         let table = |path: &&str| std::fs::read_to_string(path).unwrap_or_default();
         let owner = TABLES.iter().map(table).find_map(|table| owner(&table, peer, own));
