@@ -278,7 +278,8 @@ pub(crate) struct VncArgs {
     pub(crate) here: Here,
     /// NAME or NAMESPACE/NAME.
     pub(crate) machine: MachineName,
-    /// Proxy the screen to this TCP address until Ctrl-C.
+    /// Proxy the screen to this TCP address until Ctrl-C. Of this computer only your own processes reach it (Linux); from
+    /// others every client that does sees and controls the machine.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<std::net::SocketAddr>,
 }

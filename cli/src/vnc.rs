@@ -24,7 +24,7 @@ pub(crate) fn run(args: &VncArgs) -> anyhow::Result<u8> {
     };
     let listener = screen::listen(address)?;
     note!("the screen of {} is at {}; Ctrl-C ends this proxy", machine, listener.local_addr()?);
-    screen::serve(&listener, None, || open(&places, &machine))?;
+    screen::serve(listener, None, || open(&places, &machine))?;
     Ok(exit::OK)
 }
 

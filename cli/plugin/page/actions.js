@@ -58,5 +58,5 @@ export async function act(one, { verb, label, kind, ask }) {
   return true;
 }
 
-/** What `kubectl garboard why` says. */
-export const why = (one) => get(path.why(one));
+/** What `kubectl garboard why` says, unless `signal` gives it up. */
+export const why = (one, signal) => get(path.why(one), { signal });

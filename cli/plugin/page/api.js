@@ -58,7 +58,7 @@ async function ask(path, options = {}) {
 }
 
 /** A document. */
-export const get = async (path) => (await ask(path)).json();
+export const get = async (path, options) => (await ask(path, options)).json();
 
 /** A change; its answer is not used. */
 export async function put(path, body) {

@@ -10,6 +10,8 @@ function view(place, one) {
   const terminal = new Terminal({
     cursorBlink: false, scrollback: SCROLLBACK_LINES, fontFamily: "ui-monospace, 'DejaVu Sans Mono', monospace", fontSize: 14,
     screenReaderMode: readsScreens(), convertEol: false,
+    // A guest may print links (OSC 8): they lead nowhere from here.
+    linkHandler: { activate() {} },
   });
   const fit = new FitAddon();
   terminal.loadAddon(fit);

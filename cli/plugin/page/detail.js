@@ -11,7 +11,7 @@ const MOST_EVENTS = 100;
 const HEALTH = { well: "Well", waiting: "Waiting", wrong: "Wrong" };
 
 export class Detail {
-  #one; #key; #events; #host; #timer; #asked = ""; #turn = 0; #part;
+  #one; #key; #events; #host; #timer; #asked = ""; #turn = 0; #asking; #part;
 
   /** `host`: `failed(refusal)`, `done(text)`, `console(row)`, `screen(row)`, `live`. */
   constructor(key, host) {
@@ -38,6 +38,7 @@ export class Detail {
     this.#events.stop();
     clearTimeout(this.#timer);
     this.#turn += 1;
+    this.#asking?.abort();
   }
 
   /** The objects as they are now; what was not there before is asked about again. */
@@ -74,10 +75,13 @@ export class Detail {
     this.#timer = setTimeout(() => this.#judge(), isFirst ? 0 : SETTLE);
   }
 
+  /** One question at a time: the one before it is given up. */
   async #judge() {
     const turn = this.#turn += 1;
+    this.#asking?.abort();
+    this.#asking = new AbortController();
     try {
-      const diagnosis = await why(this.#one);
+      const diagnosis = await why(this.#one, this.#asking.signal);
       if (turn === this.#turn) this.#drawWhy(diagnosis);
     } catch (refusal) {
       if (turn === this.#turn) this.#part("why").replaceChildren(element("p", { className: "message", textContent: String(refusal) }), this.#askAgain());

@@ -200,7 +200,8 @@ pub(crate) struct VncArgs {
     /// Start no viewer; print the address.
     #[arg(long)]
     pub(crate) proxy_only: bool,
-    /// Where viewers connect; port 0 is any that is free. Every client that reaches it sees and controls the machine.
+    /// Where viewers connect; port 0 is any that is free. Every client that reaches it sees and controls the machine; on Linux
+    /// other users of this computer are refused.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: std::net::SocketAddr,
 }
@@ -315,16 +316,16 @@ pub(crate) struct ExplainArgs {
 #[command(after_help = "Examples:
   kubectl garboard dashboard                      # prints an address of 127.0.0.1; Ctrl-C ends it
   kubectl garboard --context lab dashboard --open
-  ssh -L 8001:127.0.0.1:8001 bastion kubectl garboard dashboard --port 8001
+  ssh -t -L 8001:127.0.0.1:8001 bastion kubectl garboard dashboard --port 8001
 
-The page does what your kubectl may do. The address lets one browser in, once; Enter prints another one.")]
+The page does what your kubectl may do. The address lets one browser in, once; Enter prints another one. It stays with the
+context that was chosen when it started, and ends with what started it: a terminal, or a pipe at either end.")]
 #[cfg_attr(not(unix), allow(dead_code, reason = "the command refuses there"))]
 pub(crate) struct DashboardArgs {
     /// The port of 127.0.0.1; 0 is any that is free.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
-    /// Start the browser of this computer. Other users of it may see the address among the processes, and it lets only the
-    /// first one in.
+    /// Start the browser of this computer, by a file that only you may read.
     #[arg(long)]
     pub(crate) open: bool,
 }

@@ -79,6 +79,48 @@ impl Kubectl {
         self.namespace.as_deref()
     }
 
+    /// The context that every call names.
+    #[cfg(unix)]
+    pub(crate) fn context(&self) -> Option<&str> {
+        self.option("context").filter(|name| !name.is_empty())
+    }
+
+    /// The same with the context of this moment in every call, so that `kubectl config use-context` elsewhere changes none of them.
+    ///
+    /// # Errors
+    /// If kubectl fails. That no context is chosen is none: the command line names a server, or a pod has its own account.
+    #[cfg(unix)]
+    pub(crate) fn pinned(&self) -> Result<Self, Failure> {
+        if self.context().is_some() {
+            return Ok(self.clone());
+        }
+        match self.run(&["config", "current-context"]) {
+            Ok(name) => Ok(self.with("context", String::from_utf8_lossy(&name).trim())),
+            Err(failure) if failure.to_string().contains("current-context is not set") => Ok(self.clone()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// The same with a limit for each request (30s, 2m), unless the command line has one.
+    #[cfg(unix)]
+    pub(crate) fn limited(&self, limit: &str) -> Self {
+        if self.option("request-timeout").is_some() { self.clone() } else { self.with("request-timeout", limit) }
+    }
+
+    #[cfg(unix)]
+    fn option(&self, name: &str) -> Option<&str> {
+        // The last one counts, for kubectl too.
+        let mut options = self.options.iter().rev().filter_map(|option| option.to_str()?.strip_prefix("--"));
+        options.find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    #[cfg(unix)]
+    fn with(&self, name: &str, value: &str) -> Self {
+        let mut all = self.clone();
+        all.options.push(format!("--{name}={value}").into());
+        all
+    }
+
     /// A call that is not started yet.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
@@ -212,6 +254,39 @@ mod tests {
         for (url, path) in table {
             assert_eq!(path_of(url), path, "{url}");
         }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn the_context_of_the_start_stays_although_another_one_is_chosen() {
+        let directory = tempfile::tempdir().unwrap();
+        let current = directory.path().join("current");
+        std::fs::write(&current, "lab\n").unwrap();
+        let kubectl = Kubectl::played(directory.path(), &format!("cat '{}'", current.display()));
+        assert_eq!(kubectl.context(), None);
+        let pinned = kubectl.pinned().unwrap();
+        std::fs::write(&current, "production\n").unwrap();
+        assert_eq!((pinned.context(), pinned.pinned().unwrap().context()), (Some("lab"), Some("lab")));
+        assert!(pinned.within("tenant").command(&["get"]).get_args().any(|each| each == "--context=lab"));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_was_typed_is_not_asked_for_and_no_context_is_no_failure() {
+        let directory = tempfile::tempdir().unwrap();
+        let failing = |text: &str| Kubectl::played(directory.path(), &format!("echo 'error: {text}' >&2; exit 1"));
+        let typed = failing("asked").with("context", "lab");
+        assert_eq!(typed.pinned().unwrap().context(), Some("lab"));
+        assert_eq!(failing("current-context is not set").pinned().unwrap().context(), None);
+        assert!(failing("no such file").pinned().is_err());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_limit_of_the_command_line_counts() {
+        let kubectl = Kubectl::new(&ClusterArgs::default(), None).limited("30s");
+        assert_eq!(kubectl.option("request-timeout"), Some("30s"));
+        assert_eq!(kubectl.limited("5s").option("request-timeout"), Some("30s"));
     }
 
     #[test]

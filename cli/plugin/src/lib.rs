@@ -24,6 +24,7 @@ mod operate;
 pub mod options;
 pub mod output;
 mod pause;
+mod peer;
 pub mod plan_text;
 mod power;
 pub mod qmp;

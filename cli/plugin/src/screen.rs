@@ -12,6 +12,7 @@ use anyhow::Context;
 use crate::exit::ExitError;
 use crate::line::Outgoing;
 use crate::output::note;
+use crate::peer;
 
 /// How often it is looked whether the viewer that was started is still there.
 const LOOK: Duration = Duration::from_millis(250);
@@ -31,14 +32,16 @@ pub fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).with_context(|| format!("listen on {address}; choose another port"))
 }
 
-/// Serves viewers until the viewer that was started is closed, or for ever. A viewer that fails fails alone, unless the machine
-/// itself is of no use any more.
+/// Serves the viewer that was started, alone and until it is closed; without one, all that come, for ever. A viewer that fails fails alone,
+/// unless the machine itself is of no use any more.
+///
+/// RFB begins with the server, so that a screen is opened, and another session with it ended, as soon as a client connects.
 pub fn serve<K: Send + 'static>(
-    listener: &TcpListener,
+    listener: TcpListener,
     mut viewer: Option<Child>,
     open: impl Fn() -> anyhow::Result<Screen<K>>,
 ) -> anyhow::Result<()> {
-    let viewers = accepted(listener)?;
+    let viewers = accepted(listener, viewer.is_some())?;
     loop {
         if let Some(viewer) = &mut viewer
             && viewer.try_wait().context("wait for the viewer")?.is_some()
@@ -47,6 +50,11 @@ pub fn serve<K: Send + 'static>(
         }
         let came = match viewers.recv_timeout(LOOK) {
             Err(RecvTimeoutError::Timeout) => continue,
+            // The viewer that was started has come.
+            Err(RecvTimeoutError::Disconnected) if viewer.is_some() => {
+                std::thread::park_timeout(LOOK);
+                continue;
+            }
             Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the port for viewers was closed"),
             Ok(came) => came,
         };
@@ -58,11 +66,29 @@ pub fn serve<K: Send + 'static>(
     }
 }
 
-/// Viewers as they come. Waiting for one cannot be limited in time, so a thread does it.
-fn accepted(listener: &TcpListener) -> anyhow::Result<Receiver<io::Result<TcpStream>>> {
-    let listener = listener.try_clone().context("wait for viewers")?;
+/// Viewers as they come, or the first one. Waiting for one cannot be limited in time, so a thread does it, and closes the port at the end.
+fn accepted(listener: TcpListener, is_one: bool) -> anyhow::Result<Receiver<io::Result<TcpStream>>> {
     let (sender, viewers) = sync_channel(1);
-    std::thread::spawn(move || while sender.send(listener.accept().map(|(viewer, _)| viewer)).is_ok() {});
+    let accepting = move || {
+        let mut is_known = false;
+        loop {
+            let came = listener.accept().map(|(viewer, _)| viewer);
+            if came.as_ref().is_ok_and(|viewer| !peer::is_admitted(viewer)) {
+                if !is_known {
+                    note!(
+                        "garboard: a connection to the port for viewers was refused: it is of another user of this computer, or was closed at once"
+                    );
+                }
+                is_known = true;
+                continue;
+            }
+            let is_last = is_one && came.is_ok();
+            if sender.send(came).is_err() || is_last {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().spawn(accepting).context("wait for viewers")?;
     Ok(viewers)
 }
 
@@ -70,16 +96,16 @@ fn accepted(listener: &TcpListener) -> anyhow::Result<Receiver<io::Result<TcpStr
 fn proxy<K: Send + 'static>(viewer: TcpStream, screen: Screen<K>) -> anyhow::Result<()> {
     let Screen { mut incoming, mut outgoing, way } = screen;
     let (mut viewer_out, mut viewer_in) = (viewer.try_clone()?, viewer);
-    std::thread::spawn(move || {
+    std::thread::Builder::new().spawn(move || {
         let _ = io::copy(&mut viewer_in, &mut outgoing);
         // The connection to the screen ends with its writing end, and at the latest with its way.
         drop(outgoing);
         drop(way);
-    });
-    std::thread::spawn(move || {
+    })?;
+    std::thread::Builder::new().spawn(move || {
         let _ = io::copy(&mut incoming, &mut viewer_out);
         let _ = viewer_out.shutdown(Shutdown::Both);
-    });
+    })?;
     Ok(())
 }
 
@@ -125,7 +151,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let turn = std::sync::atomic::AtomicUsize::new(0);
         std::thread::spawn(move || {
-            serve(&listener, None, || {
+            serve(listener, None, || {
                 if turn.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
                     anyhow::bail!("not now");
                 }
@@ -140,6 +166,31 @@ mod tests {
         let mut greeting = [0; 11];
         served.read_exact(&mut greeting).unwrap();
         assert_eq!(&greeting, b"RFB 003.008");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_viewer_that_was_started_is_served_alone() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let mut viewer = child.unwrap();
+        let is_open = viewer.stdin.take();
+        let served = std::thread::spawn(move || {
+            serve(listener, Some(viewer), || {
+                let (incoming, mut guest) = std::io::pipe()?;
+                guest.write_all(b"RFB 003.008")?;
+                Ok(Screen { incoming: Box::new(incoming), outgoing: Box::new(io::sink()), way: guest })
+            })
+        });
+        let mut first = TcpStream::connect(address).unwrap();
+        first.read_exact(&mut [0; 11]).unwrap();
+        // The port is closed; one that was waiting there by then is never served.
+        while let Ok(mut second) = TcpStream::connect(address) {
+            assert_eq!(second.read(&mut [0; 1]).unwrap_or(0), 0);
+        }
+        drop(is_open);
+        served.join().unwrap().unwrap();
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) fn run(kubectl: &Kubectl, args: &VncArgs) -> anyhow::Result<u8> {
             note!("the screen of {machine} is there for any VNC viewer; Ctrl-C ends this proxy");
         }
     }
-    screen::serve(&listener, viewer, || open(&streams, &machine))?;
+    screen::serve(listener, viewer, || open(&streams, &machine))?;
     Ok(exit::OK)
 }
 

@@ -20,9 +20,18 @@ def api(directory: pathlib.Path) -> PlayedApi:
 
 
 @pytest.fixture
-def served(api: PlayedApi, programs: pathlib.Path) -> Iterator[Served]:
-    environment = {"GARBOARD_KUBECTL": str(PLAYED_KUBECTL), "GARBOARD_PLAYED_API": str(api.socket)}
-    with Served([str(programs / names.PLUGIN), "dashboard"], environment) as running:
+def argv(programs: pathlib.Path) -> list[str]:
+    return [str(programs / names.PLUGIN), "dashboard"]
+
+
+@pytest.fixture
+def environment(api: PlayedApi) -> dict[str, str]:
+    return {"GARBOARD_KUBECTL": str(PLAYED_KUBECTL), "GARBOARD_PLAYED_API": str(api.socket)}
+
+
+@pytest.fixture
+def served(argv: list[str], environment: dict[str, str]) -> Iterator[Served]:
+    with Served(argv, environment) as running:
         yield running
 
 

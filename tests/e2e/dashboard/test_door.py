@@ -2,8 +2,10 @@
 
 import http.client
 import os
+import pathlib
 import signal
 import socket
+import subprocess
 import urllib.parse
 
 import pytest
@@ -12,6 +14,7 @@ from playwright.sync_api import Browser, expect
 from garboard_e2e.dashboard import browser as chromium
 from garboard_e2e.dashboard.played_api import PlayedApi
 from garboard_e2e.dashboard.served import Served
+from garboard_e2e.patience import PATIENCE, wait_until
 
 LIST = "/apis/kubevirt.io/v1/virtualmachines"
 START = "/apis/subresources.kubevirt.io/v1/namespaces/tenant/virtualmachines/halted/start"
@@ -47,14 +50,26 @@ def own(served: Served) -> dict[str, str]:
     return {"Host": f"127.0.0.1:{served.port}", "Origin": served.origin, "Sec-Fetch-Site": "same-origin"}
 
 
+def redeem(served: Served) -> tuple[int, str]:
+    key = urllib.parse.urlsplit(served.address).fragment.removeprefix("key=")
+    return ask(served, "POST", "/session", own(served), key)
+
+
 @pytest.fixture
 def token(served: Served) -> str:
-    key = urllib.parse.urlsplit(served.address).fragment.removeprefix("key=")
-    code, body = ask(served, "POST", "/session", own(served), key)
+    code, body = redeem(served)
     assert code == 200
-    again, _ = ask(served, "POST", "/session", own(served), key)
-    assert again == 403, "an address lets one browser in, once"
     return body.split('"')[3]
+
+
+def test_an_address_that_is_opened_twice_lets_nobody_in_any_more(served: Served, token: str) -> None:
+    headers = own(served) | {"Authorization": f"Bearer {token}"}
+    assert ask(served, "GET", "/about", headers)[0] == 200
+    code, body = redeem(served)
+    assert code == 403 and "this address was used before" in body
+    assert ask(served, "GET", "/about", headers)[0] == 401
+    served.process.send_signal(signal.SIGTERM)
+    assert "opened a second time" in served.process.communicate(timeout=PATIENCE)[1]
 
 
 def test_the_page_itself_is_admitted_and_no_header_of_it_reaches_the_api(
@@ -76,6 +91,7 @@ def test_the_page_itself_is_admitted_and_no_header_of_it_reaches_the_api(
         {"Authorization": "Bearer x"},
         {"Host": "evil.example"},
         {"Host": "evil.example:{port}"},
+        {"Host": "localhost:{port}", "Origin": "http://localhost:{port}"},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
         {"Origin": None},
@@ -146,7 +162,7 @@ def test_another_page_in_the_same_browser_can_do_nothing(browser: Browser, serve
             [served.origin, START],
         )
         assert outcome[0] == "blocked"
-        assert 'VirtualMachine"' not in outcome[2]
+        assert outcome[2] == "closed", "another page learns nothing of a websocket, not even why it is refused"
         assert api.changes() == []
 
 
@@ -164,13 +180,58 @@ def test_without_the_address_the_page_says_what_to_do(browser: Browser, served: 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
 def test_kubectl_ends_with_it(served: Served, number: signal.Signals) -> None:
-    (kubectl,) = served.children()
+    kubectl = served.kubectl()
     assert served.end(number) == 0
     served.await_gone(kubectl)
 
 
+def test_kubectl_ends_although_nothing_could_end_it(served: Served) -> None:
+    kubectl = served.kubectl()
+    served.process.kill()
+    served.await_gone(kubectl)
+
+
+def test_kubectl_has_the_context_of_the_start_and_the_path_of_the_server(served: Served) -> None:
+    arguments = pathlib.Path(f"/proc/{served.kubectl()}/cmdline").read_text().split("\0")
+    assert "--context=lab" in arguments and "--append-server-path" in arguments
+
+
+def test_it_ends_with_what_started_it(argv: list[str], environment: dict[str, str]) -> None:
+    """sshd without a terminal leaves pipes that end, and sends no signal."""
+    with Served(argv, environment, stdin=subprocess.PIPE) as served:
+        kubectl = served.kubectl()
+        assert served.process.stdin is not None
+        served.process.stdin.close()
+        assert served.process.wait(PATIENCE) == 0
+        served.await_gone(kubectl)
+    with Served(argv, environment) as served:
+        assert served.process.stdout is not None
+        served.process.stdout.close()
+        assert served.process.wait(PATIENCE) == 0
+
+
+def test_a_browser_is_given_a_file_and_no_key(
+    browser: Browser, argv: list[str], environment: dict[str, str], directory: pathlib.Path
+) -> None:
+    programs, opened = directory / "programs", directory / "opened"
+    programs.mkdir()
+    opener = programs / "xdg-open"
+    opener.write_text(f'#!/bin/sh\necho "$@" >"{opened}.new"\nmv "{opened}.new" "{opened}"\n')
+    opener.chmod(0o755)
+    path = f"{programs}:{os.environ['PATH']}"
+    with Served([*argv, "--open"], {**environment, "PATH": path}) as served:
+        wait_until("the browser's file", opened.exists)
+        file = pathlib.Path(opened.read_text().strip())
+        assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
+        with chromium.page(browser) as page:
+            page.goto(file.as_uri())
+            page.get_by_role("link", name="hello").wait_for()
+        wait_until("the end of the file", lambda: not file.exists())
+        assert served.end(signal.SIGTERM) == 0
+    assert not file.parent.exists()
+
+
 def test_it_ends_when_kubectl_does(served: Served, api: PlayedApi) -> None:
-    (kubectl,) = served.children()
-    os.kill(kubectl, signal.SIGKILL)
+    os.kill(served.kubectl(), signal.SIGKILL)
     _, errors = served.process.communicate(timeout=60)
     assert served.process.returncode == 1 and "kubectl proxy ended" in errors

@@ -5,7 +5,7 @@
 //!   plugin ═ socket in a private directory ═ kubectl proxy ═ API server ═ controller ═ node agent ═ supervisor
 //! ```
 //!
-//! The proxy lets one path through and no method but those that read, and lives as long as the command that uses it
+//! That of a stream lets one path through and no method but those that read, and lives as long as the command that uses it
 //! ([ADR 39](../../../../docs/adr/0039-streams-of-the-plugin.md)).
 
 mod answer;
@@ -23,7 +23,10 @@ use crate::failure::Failure;
 use crate::kubectl::{Kubectl, failed};
 use crate::line::{Incoming, Outgoing};
 use crate::subresource::Subresource;
-use process::Proxy;
+#[cfg(unix)]
+pub(crate) use process::{BESIDE, Bounds, Proxy};
+#[cfg(not(unix))]
+use process::{Bounds, Proxy};
 
 /// KubeVirt's parameter: a session that is there is not ended, and the stream is refused.
 pub(crate) const PRESERVE_SESSION: &str = "preserveSession=true";
@@ -47,7 +50,7 @@ pub(crate) struct Stream {
 impl Streams {
     /// Starts the proxy.
     pub(crate) fn start(kubectl: &Kubectl, subresource: Subresource) -> anyhow::Result<Self> {
-        let proxy = Proxy::start(kubectl, &subresource.path())?;
+        let proxy = Proxy::start(kubectl, &Bounds::of_stream(&subresource.path()))?;
         Ok(Self { proxy, subresource })
     }
 

@@ -35,6 +35,7 @@ def main(rest: list[str]) -> None:
         case ["proxy", *options]:
             place = next(each.partition("=")[2] for each in options if each.startswith("--unix-socket="))
             os.symlink(SOCKET, place)
+            print(f"Starting to serve on {place}", flush=True)
             signal.pause()
         case ["get", *arguments]:
             print(get(arguments, namespace))

@@ -15,12 +15,20 @@ from ..patience import PATIENCE, wait_until
 ADDRESS = re.compile(r"^http://127\.0\.0\.1:(\d+)/#key=[0-9a-f]{64}$")
 
 
+def children(process: int) -> list[int]:
+    """Processes that it started."""
+    tasks = pathlib.Path(f"/proc/{process}/task").glob("*/children")
+    return [int(child) for each in tasks for child in each.read_text().split()]
+
+
 class Served:
     """A dashboard that runs."""
 
-    def __init__(self, argv: list[str], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, argv: list[str], environment: Mapping[str, str] | None = None, stdin: int = subprocess.DEVNULL
+    ) -> None:
         self.process = subprocess.Popen(
-            argv, env=None if environment is None else {**os.environ, **environment}, stdin=subprocess.DEVNULL,
+            argv, env=None if environment is None else {**os.environ, **environment}, stdin=stdin,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -46,10 +54,11 @@ class Served:
         finally:
             self.process.kill()
 
-    def children(self) -> list[int]:
-        """Processes that it started."""
-        tasks = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children")
-        return [int(child) for each in tasks for child in each.read_text().split()]
+    def kubectl(self) -> int:
+        """The process of `kubectl proxy`, which a shell keeps."""
+        (keeper,) = children(self.process.pid)
+        (proxy,) = children(keeper)
+        return proxy
 
     def await_gone(self, process: int) -> None:
         wait_until(f"the end of process {process}", lambda: not pathlib.Path(f"/proc/{process}").exists())

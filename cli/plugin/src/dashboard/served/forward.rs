@@ -13,10 +13,12 @@ use std::time::Duration;
 use super::guard::{TOKEN_PROTOCOL, protocols};
 use super::http::{self, Request, common_headers, phrase};
 use super::refusal::Refusal;
-use super::socket_frames;
+use super::{presence, socket_frames};
 
 /// Of an answer that refuses a stream, this much is read.
 const LONGEST_STATUS: u64 = 64 * 1024;
+/// How long the proxy may take until an answer begins, and between two parts of it: API servers end what takes longer than a minute.
+const ANSWERING: Duration = Duration::from_secs(90);
 /// How long a browser may take to leave a websocket that was refused.
 const LEAVING: Duration = Duration::from_secs(5);
 /// Headers that describe a body.
@@ -48,7 +50,7 @@ pub(super) struct Forward<'a> {
 
 impl Forward<'_> {
     /// A read or a change: the answer is copied as it comes.
-    pub(super) fn exchange(&self, client: &mut TcpStream, request: &Request, path: &str) -> Result<(), Refusal> {
+    pub(super) fn exchange(&self, mut client: &TcpStream, request: &Request, path: &str) -> Result<(), Refusal> {
         let mut proxy = self.connect()?;
         let mut head = format!(
             "{} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept: application/json\r\n",
@@ -59,7 +61,8 @@ impl Forward<'_> {
         }
         head.push_str("\r\n");
         sent(proxy.write_all(head.as_bytes()).and_then(|()| proxy.write_all(&request.body)))?;
-        let (answer, begun) = answer(&mut proxy)?;
+        let mut answering = Answering { proxy: &proxy, client };
+        let (answer, begun) = answering.head()?;
         let mut out = format!("HTTP/1.1 {} {}\r\n", answer.code, phrase(answer.code));
         for name in OF_BODY {
             if let Some(value) = answer.header(name) {
@@ -70,23 +73,26 @@ impl Forward<'_> {
         out.push_str("\r\n");
         // A browser that left is no failure of anyone.
         let _ = client.write_all(out.as_bytes()).and_then(|()| client.write_all(&begun));
-        let _ = io::copy(&mut proxy, client);
+        let _ = io::copy(&mut answering, &mut client);
         Ok(())
     }
 
     /// A watch, a console or a screen: bytes both ways once both have agreed, until one side closes.
-    pub(super) fn stream(&self, client: &mut TcpStream, request: &Request, path: &str) -> Result<(), Refusal> {
+    pub(super) fn stream(&self, mut client: &TcpStream, request: &Request, path: &str) -> Result<(), Refusal> {
         let key = request.header("sec-websocket-key").ok_or(Refusal::Malformed("a websocket without a key"))?;
         let mut proxy = self.connect()?;
         sent(proxy.write_all(upgrade(request, path, key).as_bytes()))?;
-        let (answer, begun) = answer(&mut proxy)?;
+        let mut answering = Answering { proxy: &proxy, client };
+        let (answer, begun) = answering.head()?;
         if answer.code != 101 {
-            let text = body_text(&mut proxy, &answer, begun);
+            let text = body_text(&mut answering, &answer, begun);
             return self.refuse(client, request, answer.code, &text);
         }
         let protocol = answer.header("sec-websocket-protocol").or_else(|| own_protocol(request));
         let accept = answer.header("sec-websocket-accept").unwrap_or_default();
         sent(client.write_all(switching(accept, protocol).as_bytes()).and_then(|()| client.write_all(&begun)))?;
+        // A guest may take nothing for hours.
+        sent(proxy.set_write_timeout(None))?;
         relay(client, proxy);
         Ok(())
     }
@@ -94,7 +100,7 @@ impl Forward<'_> {
     /// Says in the websocket itself why there is none.
     pub(super) fn refuse(
         &self,
-        client: &mut TcpStream,
+        mut client: &TcpStream,
         request: &Request,
         code: u16,
         text: &str,
@@ -110,7 +116,52 @@ impl Forward<'_> {
     }
 
     fn connect(&self) -> Result<UnixStream, Refusal> {
-        UnixStream::connect(self.socket).map_err(|error| Refusal::Proxy(error.to_string()))
+        let proxy = UnixStream::connect(self.socket).and_then(|proxy| {
+            proxy.set_write_timeout(Some(ANSWERING))?;
+            Ok(proxy)
+        });
+        proxy.map_err(|error| Refusal::Proxy(error.to_string()))
+    }
+}
+
+/// What the proxy answers, for as long as the browser is there and waits.
+struct Answering<'a> {
+    proxy: &'a UnixStream,
+    client: &'a TcpStream,
+}
+
+impl Answering<'_> {
+    /// Head of an answer, and what came behind it.
+    fn head(&mut self) -> Result<(Head, Vec<u8>), Refusal> {
+        presence::await_answer(self.client, self.proxy, ANSWERING).map_err(|error| absent(&error))?;
+        let broken = |text: &str| Refusal::Proxy(text.to_owned());
+        let begun = http::beginning(self).map_err(|_| broken("its answer is cut off"))?;
+        let http::Beginning { head, rest } = begun.ok_or_else(|| broken("it closed the connection"))?;
+        let mut lines = [httparse::EMPTY_HEADER; http::MOST_HEADERS];
+        let mut parsed = httparse::Response::new(&mut lines);
+        if !matches!(parsed.parse(&head), Ok(httparse::Status::Complete(_))) {
+            return Err(broken("its answer is not HTTP/1.1"));
+        }
+        let headers =
+            parsed.headers.iter().map(|each| (each.name.to_owned(), String::from_utf8_lossy(each.value).into_owned()));
+        Ok((Head { code: parsed.code.unwrap_or(502), headers: headers.collect() }, rest))
+    }
+}
+
+impl Read for Answering<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        presence::await_answer(self.client, self.proxy, ANSWERING)?;
+        self.proxy.read(buffer)
+    }
+}
+
+fn absent(error: &io::Error) -> Refusal {
+    if error.kind() == io::ErrorKind::TimedOut {
+        Refusal::Late(ANSWERING.as_secs())
+    } else if error.kind() == io::ErrorKind::ConnectionAborted {
+        Refusal::Left
+    } else {
+        Refusal::Proxy(error.to_string())
     }
 }
 
@@ -142,23 +193,9 @@ fn own_protocol(request: &Request) -> Option<&'static str> {
     protocols(request).any(|each| each == WATCH_PROTOCOL).then_some(WATCH_PROTOCOL)
 }
 
-/// Head of an answer, and what came behind it.
-fn answer(proxy: &mut UnixStream) -> Result<(Head, Vec<u8>), Refusal> {
-    let broken = |text: &str| Refusal::Proxy(text.to_owned());
-    let http::Beginning { head, rest } = http::beginning(proxy)?.ok_or_else(|| broken("it closed the connection"))?;
-    let mut lines = [httparse::EMPTY_HEADER; http::MOST_HEADERS];
-    let mut parsed = httparse::Response::new(&mut lines);
-    if !matches!(parsed.parse(&head), Ok(httparse::Status::Complete(_))) {
-        return Err(broken("its answer is not HTTP/1.1"));
-    }
-    let headers =
-        parsed.headers.iter().map(|each| (each.name.to_owned(), String::from_utf8_lossy(each.value).into_owned()));
-    Ok((Head { code: parsed.code.unwrap_or(502), headers: headers.collect() }, rest))
-}
-
 /// The text of a short answer. What an API server refuses with is a `Status` with a length. Chunks are not taken apart: between
 /// the first brace and the last one there is one `Status`, which fits into one chunk.
-fn body_text(proxy: &mut UnixStream, answer: &Head, mut begun: Vec<u8>) -> String {
+fn body_text(proxy: &mut impl Read, answer: &Head, mut begun: Vec<u8>) -> String {
     let length = answer.header("content-length").and_then(|text| text.parse().ok());
     let missing =
         length.map_or(LONGEST_STATUS, |length: u64| length.saturating_sub(u64::try_from(begun.len()).unwrap_or(0)));
@@ -177,10 +214,15 @@ fn relay(client: &TcpStream, proxy: UnixStream) {
     let Ok(mut to_proxy) = proxy.try_clone() else { return };
     let mut from_proxy = proxy;
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        let upwards = std::thread::Builder::new().spawn_scoped(scope, move || {
             let _ = io::copy(&mut from_client, &mut to_proxy);
             let _ = to_proxy.shutdown(Shutdown::Both);
         });
+        if upwards.is_err() {
+            // Out of threads: the browser tries again.
+            let _ = to_client.shutdown(Shutdown::Both);
+            return;
+        }
         let _ = io::copy(&mut from_proxy, &mut to_client);
         let _ = to_client.shutdown(Shutdown::Both);
     });

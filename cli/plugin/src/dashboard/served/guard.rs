@@ -4,19 +4,21 @@
 //! among the hosts; `Origin` and `Sec-Fetch-Site` name the page that asks; nothing is answered without a token, which no browser adds
 //! by itself; and an answer has no header that would let another page read it.
 
+use std::sync::Arc;
+
 use super::http::Request;
 use super::keys::Keys;
 use super::refusal::Refusal;
+use super::session::Session;
 
 /// The beginning of the protocol by which a websocket names its token: a browser lets a page add no header to it.
 pub(super) const TOKEN_PROTOCOL: &str = "garboard.token.";
 
-/// The host that a request names, if it is this server.
+/// The host that a request names, if it is this server. `localhost` is another origin, may lead to `::1` as well, and this server listens at
+/// neither.
 pub(super) fn host(request: &Request, port: u16) -> Result<&str, Refusal> {
     let named = request.header("host").unwrap_or_default();
-    let is_ours = named
-        .rsplit_once(':')
-        .is_some_and(|(name, of_port)| matches!(name, "127.0.0.1" | "localhost") && of_port == port.to_string());
+    let is_ours = named == format!("127.0.0.1:{port}");
     if is_ours { Ok(named) } else { Err(Refusal::Host(named.to_owned())) }
 }
 
@@ -38,12 +40,17 @@ pub(super) fn own_page(request: &Request, host: &str) -> Result<(), Refusal> {
     Err(Refusal::OtherPage(format!("Sec-Fetch-Site: {}", site.unwrap_or("several"))))
 }
 
-/// That it has the session's token: `Authorization: Bearer …`, or of a websocket among its protocols.
-pub(super) fn token(request: &Request, keys: &Keys) -> Result<(), Refusal> {
+/// Whether the page may read why its websocket is refused: only a page of this server may, and another one learns nothing but that.
+pub(super) fn may_read_refusal(request: &Request, port: u16) -> bool {
+    host(request, port).is_ok_and(|host| own_page(request, host).is_ok())
+}
+
+/// The session whose token it has: `Authorization: Bearer …`, or of a websocket among its protocols.
+pub(super) fn session(request: &Request, keys: &Keys) -> Result<Arc<Session>, Refusal> {
     let of_header = || request.header("authorization")?.strip_prefix("Bearer ");
     let of_protocol = || protocols(request).find_map(|each| each.strip_prefix(TOKEN_PROTOCOL));
     let found = if request.is_upgrade() { of_protocol() } else { of_header() };
-    if found.is_some_and(|token| keys.admits(token)) { Ok(()) } else { Err(Refusal::Token) }
+    found.and_then(|token| keys.session(token)).ok_or(Refusal::Token)
 }
 
 /// The protocols that a websocket offers.
@@ -65,7 +72,7 @@ mod tests {
     fn a_name_that_leads_here_is_not_this_server() {
         let table = [
             ("127.0.0.1:4000", true),
-            ("localhost:4000", true),
+            ("localhost:4000", false),
             ("127.0.0.1:4001", false),
             ("127.0.0.1", false),
             ("evil.example:4000", false),
@@ -77,7 +84,7 @@ mod tests {
             let request = request("GET", &[&format!("Host: {named}")]);
             assert_eq!(host(&request, 4000).is_ok(), expected, "{named}");
         }
-        assert!(host(&request("GET", &["Host: localhost:4000", "Host: localhost:4000"]), 4000).is_err());
+        assert!(host(&request("GET", &["Host: 127.0.0.1:4000", "Host: 127.0.0.1:4000"]), 4000).is_err());
         assert!(host(&request("GET", &[]), 4000).is_err());
     }
 
@@ -107,9 +114,22 @@ mod tests {
     }
 
     #[test]
+    fn only_the_page_itself_reads_why_a_websocket_is_refused() {
+        let may = |host: &str, origin: &str| {
+            let headers = [format!("Host: {host}"), format!("Origin: {origin}"), "Upgrade: websocket".to_owned()];
+            may_read_refusal(&request("GET", &headers.each_ref().map(String::as_str)), 4000)
+        };
+        assert!(may("127.0.0.1:4000", "http://127.0.0.1:4000"));
+        assert!(!may("127.0.0.1:4000", "http://evil.example"));
+        assert!(!may("127.0.0.1:4000", "http://127.0.0.1:4001"));
+        assert!(!may("evil.example:4000", "http://evil.example:4000"));
+    }
+
+    #[test]
     fn nothing_is_served_without_the_token() {
         let keys = Keys::default();
-        let good = keys.redeem(&keys.cut()).unwrap().to_owned();
+        let good = keys.let_in();
+        let token = |request: &Request, keys: &Keys| session(request, keys).map(|_| ());
         let bearer = |token: &str| request("GET", &[&format!("Authorization: Bearer {token}")]);
         assert_eq!(token(&bearer(&good), &keys), Ok(()));
         assert_eq!(token(&bearer(""), &keys), Err(Refusal::Token));

@@ -59,8 +59,10 @@ pub(super) fn read(stream: &mut impl Read) -> Result<Option<Request>, Refusal> {
     request.body = rest;
     let missing = length.saturating_sub(request.body.len());
     let more = u64::try_from(missing).unwrap_or_default();
-    let count =
-        stream.take(more).read_to_end(&mut request.body).map_err(|_| Refusal::Malformed("its body is cut off"))?;
+    let count = stream
+        .take(more)
+        .read_to_end(&mut request.body)
+        .map_err(|_| Refusal::Malformed("its body did not come in time"))?;
     if count < missing {
         return Err(Refusal::Malformed("its body is cut off"));
     }
@@ -133,7 +135,7 @@ pub(super) struct Answer<'a> {
 pub(super) fn common_headers(port: u16) -> String {
     format!(
         "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; \
-         connect-src 'self' ws://127.0.0.1:{port} ws://localhost:{port}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
+         connect-src 'self' ws://127.0.0.1:{port}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
          X-Content-Type-Options: nosniff\r\n\
          X-Frame-Options: DENY\r\n\
          Referrer-Policy: no-referrer\r\n\
@@ -166,8 +168,9 @@ pub(super) fn phrase(code: u16) -> &'static str {
         401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
-        429 => "Too Many Requests",
         502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
         _ => "Answered",
     }
 }
@@ -187,6 +190,13 @@ mod tests {
         assert_eq!((request.method.as_str(), request.target.as_str()), ("POST", "/session"));
         assert_eq!((request.header("host"), request.body.as_slice()), (Some("a"), &b"key"[..]));
         assert_eq!(read_text("").unwrap(), None);
+    }
+
+    #[test]
+    fn the_page_connects_to_this_server_alone() {
+        let policy = common_headers(4000);
+        assert!(policy.contains("connect-src 'self' ws://127.0.0.1:4000;"), "{policy}");
+        assert!(!policy.contains("localhost"), "{policy}");
     }
 
     #[test]

@@ -1,49 +1,92 @@
-//! Who may use the server. An address that is printed has a key, which is good once: for the session's token. The page
+//! Who may use the server. An address that is printed has a key, which is good once: for a session's token. The page
 //! keeps that token and names it with each request. There is no cookie: a browser would send it to every port of 127.0.0.1, and
 //! with requests that other pages cause.
+//!
+//! Who has a key that was used before has seen what one browser alone should have: one of the two is another user, and it is not known
+//! which. So the session of that key ends, and the terminal shows a warning.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
+
+use super::session::Session;
 
 /// Keys that are out at once; the oldest is no longer good.
 const MOST_KEYS: usize = 16;
 
-/// Keys that were printed and not used, and the token.
-#[derive(Debug)]
+/// Keys that were printed.
+#[derive(Debug, Default)]
 pub(super) struct Keys {
-    unused: Mutex<Vec<String>>,
-    token: String,
+    all: Mutex<All>,
 }
 
-impl Default for Keys {
-    fn default() -> Self {
-        Self { unused: Mutex::default(), token: secret() }
-    }
+#[derive(Debug, Default)]
+struct All {
+    unused: Vec<String>,
+    used: Vec<Used>,
+}
+
+/// A key that was used.
+#[derive(Debug)]
+struct Used {
+    key: String,
+    /// Nothing once the key was used again.
+    session: Option<Arc<Session>>,
+}
+
+/// What a key is good for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Redemption {
+    /// This token.
+    Token(String),
+    /// It was used before, and the token of it is no longer good.
+    Revoked,
+    /// It was never printed, is too old, or is revoked.
+    Unknown,
 }
 
 impl Keys {
     /// A new key.
     pub(super) fn cut(&self) -> String {
         let key = secret();
-        let mut unused = self.unused.lock().unwrap_or_else(PoisonError::into_inner);
-        unused.push(key.clone());
-        let surplus = unused.len().saturating_sub(MOST_KEYS);
-        unused.drain(..surplus);
+        let mut all = self.all();
+        all.unused.push(key.clone());
+        let surplus = all.unused.len().saturating_sub(MOST_KEYS);
+        all.unused.drain(..surplus);
         key
     }
 
-    /// The token, for a key that was not used before.
-    pub(super) fn redeem(&self, key: &str) -> Option<&str> {
-        let mut unused = self.unused.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = unused.iter().position(|each| same(each, key))?;
-        unused.remove(place);
-        Some(&self.token)
+    /// Whether a key is still good.
+    pub(super) fn is_unused(&self, key: &str) -> bool {
+        self.all().unused.iter().any(|each| same(each, key))
     }
 
-    /// Whether this is the token.
-    pub(super) fn admits(&self, token: &str) -> bool {
-        same(&self.token, token)
+    /// A token for a key that was not used before.
+    pub(super) fn redeem(&self, key: &str) -> Redemption {
+        let mut all = self.all();
+        if let Some(place) = all.unused.iter().position(|each| same(each, key)) {
+            let (key, token) = (all.unused.remove(place), secret());
+            all.used.push(Used { key, session: Some(Session::new(token.clone())) });
+            return Redemption::Token(token);
+        }
+        match all.used.iter_mut().find(|each| same(&each.key, key)).and_then(|used| used.session.take()) {
+            Some(session) => {
+                session.end();
+                Redemption::Revoked
+            }
+            None => Redemption::Unknown,
+        }
+    }
+
+    /// The session of a token.
+    pub(super) fn session(&self, token: &str) -> Option<Arc<Session>> {
+        let all = self.all();
+        let mut sessions = all.used.iter().filter_map(|used| used.session.as_ref());
+        sessions.find(|session| same(session.token(), token)).cloned()
+    }
+
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -58,19 +101,40 @@ fn same(one: &str, other: &str) -> bool {
 }
 
 #[cfg(test)]
+impl Keys {
+    /// The token of a new key.
+    pub(super) fn let_in(&self) -> String {
+        let Redemption::Token(token) = self.redeem(&self.cut()) else { panic!("a new key is not good") };
+        token
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_good_once_and_only_the_token_admits() {
+    fn each_key_is_good_once_for_a_token_of_its_own() {
         let keys = Keys::default();
-        let (first, second) = (keys.cut(), keys.cut());
-        assert!(first.len() == 64 && first != second);
-        let token = keys.redeem(&first).unwrap().to_owned();
-        assert!(keys.redeem(&first).is_none() && keys.redeem("").is_none() && keys.redeem(&token).is_none());
-        assert_eq!(keys.redeem(&second), Some(token.as_str()));
-        assert!(keys.admits(&token));
-        assert!(!keys.admits(&second) && !keys.admits("") && !keys.admits(&token[1..]));
+        let first = keys.cut();
+        assert!(first.len() == 64 && first != keys.cut() && keys.is_unused(&first));
+        let Redemption::Token(token) = keys.redeem(&first) else { panic!("a new key is not good") };
+        assert!(!keys.is_unused(&first));
+        assert_eq!([keys.redeem(""), keys.redeem(&token)], [Redemption::Unknown, Redemption::Unknown]);
+        assert_ne!(token, keys.let_in());
+        assert!(keys.session(&token).is_some());
+        assert!(keys.session(&first).is_none() && keys.session("").is_none() && keys.session(&token[1..]).is_none());
+    }
+
+    #[test]
+    fn a_key_that_is_used_again_ends_its_session_and_no_other() {
+        let keys = Keys::default();
+        let other = keys.let_in();
+        let key = keys.cut();
+        let Redemption::Token(token) = keys.redeem(&key) else { panic!("a new key is not good") };
+        assert_eq!(keys.redeem(&key), Redemption::Revoked);
+        assert!(keys.session(&token).is_none() && keys.session(&other).is_some());
+        assert_eq!(keys.redeem(&key), Redemption::Unknown);
     }
 
     #[test]
@@ -78,7 +142,7 @@ mod tests {
         let keys = Keys::default();
         let first = keys.cut();
         let last = (0..MOST_KEYS).map(|_| keys.cut()).last().unwrap();
-        assert!(keys.redeem(&first).is_none());
-        assert!(keys.redeem(&last).is_some());
+        assert_eq!(keys.redeem(&first), Redemption::Unknown);
+        assert!(matches!(keys.redeem(&last), Redemption::Token(_)));
     }
 }

@@ -24,9 +24,21 @@ pub(super) enum Refusal {
     /// Nothing that the page uses is there.
     #[error("{0} is not one of the paths that the dashboard uses")]
     Path(String),
-    /// Too many connections at once.
-    #[error("too many connections at once: close other tabs of the dashboard")]
-    Busy,
+    /// The key was used before; its session has ended.
+    #[error(
+        "this address was used before; the browser that used it is out now, too, as one of the two may be another user's: Enter in the \
+         terminal prints a new one"
+    )]
+    Revoked,
+    /// Other diagnoses take too long.
+    #[error("kubectl is busy with the diagnosis of another machine: try again")]
+    Diagnosing,
+    /// The browser closed the connection; nobody reads this.
+    #[error("the browser has left")]
+    Left,
+    /// kubectl's proxy, or the API server behind it, takes too long.
+    #[error("kubectl proxy did not answer in {0} s: is the API server up?")]
+    Late(u64),
     /// kubectl's proxy does not answer.
     #[error("kubectl proxy cannot be reached: {0}")]
     Proxy(String),
@@ -39,23 +51,24 @@ impl Refusal {
     /// Code of HTTP, and reason as API servers name it.
     pub(super) fn code(&self) -> u16 {
         match self {
-            Self::Malformed(_) => 400,
+            Self::Malformed(_) | Self::Left => 400,
             Self::Token => 401,
-            Self::Host(_) | Self::OtherPage(_) | Self::Key => 403,
+            Self::Host(_) | Self::OtherPage(_) | Self::Key | Self::Revoked => 403,
             Self::Path(_) => 404,
-            Self::Busy => 429,
             Self::Proxy(_) | Self::Kubectl(_) => 502,
+            Self::Diagnosing => 503,
+            Self::Late(_) => 504,
         }
     }
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Malformed(_) => "BadRequest",
+            Self::Malformed(_) | Self::Left => "BadRequest",
             Self::Token => "Unauthorized",
-            Self::Host(_) | Self::OtherPage(_) | Self::Key => "Forbidden",
+            Self::Host(_) | Self::OtherPage(_) | Self::Key | Self::Revoked => "Forbidden",
             Self::Path(_) => "NotFound",
-            Self::Busy => "TooManyRequests",
-            Self::Proxy(_) | Self::Kubectl(_) => "ServiceUnavailable",
+            Self::Proxy(_) | Self::Kubectl(_) | Self::Diagnosing => "ServiceUnavailable",
+            Self::Late(_) => "Timeout",
         }
     }
 

@@ -1,5 +1,7 @@
 //! The paths that the page uses; there are no others. Pure.
 //!
+//! [`expressions`] has the same list for kubectl's proxy.
+//!
 //! What goes to the API server is put together from parts that were checked, so that no other path can be meant by it.
 
 use super::refusal::Refusal;
@@ -83,6 +85,25 @@ fn change(parts: &[&str], path: &str) -> Option<Route> {
         || subresource(parts, "virtualmachineinstances", &OF_INSTANCES);
     is_known.then(|| Route::Change(path.to_owned()))
 }
+
+/// What goes to the API server, for kubectl's proxy: regular expressions of Go for whole paths, with a comma between two of them.
+///
+/// It compares path and method each alone. So `PUT` gets through to collections too, where Kubernetes has none; to an object by its name
+/// no method does.
+pub(super) fn expressions() -> String {
+    let of = format!(r"^/apis/subresources\.kubevirt\.io/v1/namespaces/{NAME}");
+    let of_instances = [OF_INSTANCES.as_slice(), &STREAMS].concat().join("|");
+    [
+        format!(r"^/apis/kubevirt\.io/v1/(namespaces/{NAME}/)?(virtualmachines|virtualmachineinstances)$"),
+        format!("^/api/v1/namespaces(/{NAME}/events)?$"),
+        format!("{of}/virtualmachines/{NAME}/({})$", OF_MACHINES.join("|")),
+        format!("{of}/virtualmachineinstances/{NAME}/({of_instances})$"),
+    ]
+    .join(",")
+}
+
+/// A name, in an expression.
+const NAME: &str = "[a-z0-9][a-z0-9.-]*";
 
 /// Machines, instances and events: of all namespaces or of one; and namespaces.
 fn is_collection(parts: &[&str]) -> bool {
@@ -200,5 +221,52 @@ mod tests {
             let found = route(method, &target, is_upgrade);
             assert!(matches!(found, Err(Refusal::Path(_))), "{method} {target}: {found:?}");
         }
+    }
+
+    /// The paths of a list that the expressions let through, by grep: what they use is the same in Go.
+    fn let_through(paths: &[String]) -> Vec<String> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("paths");
+        std::fs::write(&file, paths.join("\n")).unwrap();
+        let mut grep = std::process::Command::new("grep");
+        grep.env("LC_ALL", "C").arg("-E");
+        for expression in expressions().split(',') {
+            grep.args(["-e", expression]);
+        }
+        let output = grep.arg(&file).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn kubectl_lets_the_same_paths_through() {
+        let of = |kind: &str, verb: &str| format!("{OF_TENANT}/{kind}/web.1/{verb}");
+        let mut paths: Vec<String> = OF_MACHINES.iter().map(|verb| of("virtualmachines", verb)).collect();
+        paths.extend(OF_INSTANCES.iter().chain(&STREAMS).map(|verb| of("virtualmachineinstances", verb)));
+        for kind in ["virtualmachines", "virtualmachineinstances"] {
+            paths.extend(["", "namespaces/tenant/"].map(|place| format!("/apis/kubevirt.io/v1/{place}{kind}")));
+        }
+        paths.extend(["/api/v1/namespaces", "/api/v1/namespaces/tenant/events"].map(str::to_owned));
+        assert_eq!(let_through(&paths), paths);
+    }
+
+    #[test]
+    fn kubectl_lets_no_other_path_through() {
+        let paths = [
+            "/api/v1/secrets",
+            "/api/v1/namespaces/tenant",
+            "/api/v1/namespaces/tenant/secrets",
+            "/api/v1/namespaces/tenant/secrets/events",
+            "/api/v1/namespaces/../secrets",
+            "/api/v1/namespaces/tenant/pods/web/exec",
+            "/api/v1/namespaces/tenant/pods/web/portforward",
+            "/x/api/v1/namespaces",
+            "/apis/kubevirt.io/v1/namespaces/tenant/virtualmachines/web",
+            "/apis/kubevirtxio/v1/virtualmachines",
+            "/apis/kubevirt.io/v1/namespaces/tenant/virtualmachines/../secrets",
+            "/apis/subresources.kubevirt.io/v1/namespaces/tenant/virtualmachines/web/addvolume",
+            "/apis/subresources.kubevirt.io/v1/namespaces/tenant/virtualmachineinstances/web/portforward/22",
+            "/apis/subresources.kubevirt.io/v1/namespaces/tenant/virtualmachineinstances/web/start",
+        ];
+        assert_eq!(let_through(&paths.map(str::to_owned)), Vec::<String>::new());
     }
 }

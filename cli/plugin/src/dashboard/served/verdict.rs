@@ -18,7 +18,7 @@ pub(super) fn about(kubectl: &Kubectl) -> Value {
     json!({
         "version": crate::VERSION,
         "user": kubectl.who_am_i(),
-        "context": line(&["config", "current-context"]),
+        "context": kubectl.context(),
         "namespace": namespace.unwrap_or_else(|| garboard_api::metadata::DEFAULT_NAMESPACE.to_owned()),
     })
 }

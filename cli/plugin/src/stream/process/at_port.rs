@@ -1,14 +1,14 @@
 //! A proxy at a port of 127.0.0.1, which every process of this computer reaches. What others do not know is the beginning of its paths:
 //! 128 random bits, in the command line of kubectl, which other users of Windows cannot read.
 
-use super::{Place, Proxy, SERVER_PATH, bounds, spawn};
+use super::{Bounds, Place, Proxy, SERVER_PATH, spawn};
 use crate::kubectl::Kubectl;
 use crate::output::note;
 
 /// Starts one.
-pub(super) fn start(kubectl: &Kubectl, path: &str) -> anyhow::Result<Proxy> {
+pub(super) fn start(kubectl: &Kubectl, bounds: &Bounds) -> anyhow::Result<Proxy> {
     let secret = secret();
-    let [paths, methods] = bounds(path);
+    let [paths, methods] = bounds.options();
     let prefix = format!("--api-prefix=/{secret}/");
     let command =
         kubectl.command(&["proxy", "--address=127.0.0.1", "--port=0", &prefix, &paths, &methods, SERVER_PATH]);

@@ -1,11 +1,13 @@
-//! The `kubectl proxy` that carries the streams of one command. A proxy lends its user's rights to every process that reaches it: it is reached
-//! by this user alone, lets one path through, reads only, and ends with the command, whatever ends that.
+//! The `kubectl proxy` of one command: its streams, or all that the dashboard asks. A proxy lends its user's rights to every process that
+//! reaches it: it is reached by this user alone, lets through what the command uses, and ends with the command, whatever ends that.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 #[cfg(unix)]
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+#[cfg(unix)]
+use std::sync::mpsc::TryRecvError;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -42,18 +44,44 @@ enum Place {
     Port { address: SocketAddr, secret: String },
 }
 
+/// What a proxy lets through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Paths: regular expressions of Go, with a comma between two of them.
+    pub(crate) paths: String,
+    /// Methods that it refuses: such an expression.
+    pub(crate) refused_methods: String,
+}
+
+impl Bounds {
+    /// One path, and methods that change nothing.
+    pub(super) fn of_stream(path: &str) -> Self {
+        let literal: String =
+            path.chars().flat_map(|one| (one == '.').then_some('\\').into_iter().chain([one])).collect();
+        Self { paths: format!("^{literal}$"), refused_methods: "^(POST|PUT|PATCH|DELETE)$".to_owned() }
+    }
+
+    /// As kubectl takes them.
+    fn options(&self) -> [String; 2] {
+        [format!("--accept-paths={}", self.paths), format!("--reject-methods={}", self.refused_methods)]
+    }
+}
+
 /// A proxy that listens.
-pub(super) struct Proxy {
+pub(crate) struct Proxy {
     child: Child,
     /// The proxy ends with it.
     alive: Option<ChildStdin>,
     place: Place,
+    /// What kubectl printed, once it has ended.
+    #[cfg_attr(not(unix), allow(dead_code, reason = "the dashboard is not there"))]
+    errors: Receiver<String>,
 }
 
 impl Proxy {
-    /// Starts a proxy to this path, where others reach it least.
-    pub(super) fn start(kubectl: &Kubectl, path: &str) -> anyhow::Result<Self> {
-        start_here(kubectl, path)
+    /// Starts a proxy where others reach it least.
+    pub(crate) fn start(kubectl: &Kubectl, bounds: &Bounds) -> anyhow::Result<Self> {
+        start_here(kubectl, bounds)
     }
 
     /// Waits until a proxy says where it listens.
@@ -62,13 +90,35 @@ impl Proxy {
         let (line, errors) = (first_line(&mut child), errors(&mut child));
         let answer = line.and_then(|line| line.recv_timeout(PATIENCE).ok());
         let found = answer.as_deref().and_then(|line| line.strip_prefix(SERVING)).and_then(|at| place(at.trim()));
-        match found {
-            Some(place) => Ok(Self { child, alive, place }),
-            None => {
+        match (found, errors) {
+            (Some(place), Some(errors)) => Ok(Self { child, alive, place, errors }),
+            (_, errors) => {
                 end(child, alive);
                 let text = errors.and_then(|errors| errors.recv_timeout(FAREWELL).ok()).unwrap_or_default();
                 Err(failed(Failure::of(&text)))
             }
+        }
+    }
+
+    /// Its socket.
+    ///
+    /// # Errors
+    /// If it is at a port.
+    #[cfg(unix)]
+    pub(crate) fn socket(&self) -> anyhow::Result<&Path> {
+        match &self.place {
+            Place::Socket(path) => Ok(path),
+            Place::Port { address, .. } => anyhow::bail!("kubectl proxy is at {address} and has no socket"),
+        }
+    }
+
+    /// What kubectl printed, if it has ended. A keeper outlives it: the end of kubectl's output is its own.
+    #[cfg(unix)]
+    pub(crate) fn ended(&self) -> Option<String> {
+        match self.errors.try_recv() {
+            Ok(text) => Some(text),
+            Err(TryRecvError::Disconnected) => Some(String::new()),
+            Err(TryRecvError::Empty) => None,
         }
     }
 
@@ -121,7 +171,7 @@ fn wait_or_kill(child: &mut Child) {
 fn first_line(child: &mut Child) -> Option<Receiver<String>> {
     let pipe = child.stdout.take()?;
     let (sender, line) = channel();
-    std::thread::spawn(move || {
+    let reader = std::thread::Builder::new().spawn(move || {
         let (mut pipe, mut text) = (BufReader::new(pipe), String::new());
         let read = pipe.by_ref().take(STDERR_BYTES).read_line(&mut text);
         if read.is_ok_and(|count| count > 0) {
@@ -130,26 +180,20 @@ fn first_line(child: &mut Child) -> Option<Receiver<String>> {
         drop(sender);
         std::io::copy(&mut pipe, &mut std::io::sink())
     });
-    Some(line)
+    reader.is_ok().then_some(line)
 }
 
 /// What kubectl has written when it ends.
 fn errors(child: &mut Child) -> Option<Receiver<String>> {
     let mut pipe = child.stderr.take()?;
     let (sender, errors) = channel();
-    std::thread::spawn(move || {
+    let reader = std::thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         let _ = pipe.by_ref().take(STDERR_BYTES).read_to_end(&mut bytes);
         let _ = std::io::copy(&mut pipe, &mut std::io::sink());
         sender.send(String::from_utf8_lossy(&bytes).into_owned())
     });
-    Some(errors)
-}
-
-/// Options that every proxy has: a path, and methods that change nothing.
-fn bounds(path: &str) -> [String; 2] {
-    let literal: String = path.chars().flat_map(|one| (one == '.').then_some('\\').into_iter().chain([one])).collect();
-    [format!("--accept-paths=^{literal}$"), "--reject-methods=^(POST|PUT|PATCH|DELETE)$".to_owned()]
+    reader.is_ok().then_some(errors)
 }
 
 fn spawn(mut command: Command, kubectl: &Kubectl) -> anyhow::Result<Child> {
@@ -159,6 +203,10 @@ fn spawn(mut command: Command, kubectl: &Kubectl) -> anyhow::Result<Child> {
 
 #[cfg(unix)]
 mod unix;
+
+/// The file beside a socket that the keeper removes as well.
+#[cfg(unix)]
+pub(crate) use unix::BESIDE;
 
 /// Where the standard library has no unix sockets.
 #[cfg(any(not(unix), test))]

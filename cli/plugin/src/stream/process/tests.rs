@@ -30,7 +30,7 @@ fn lives(process: &str) -> bool {
 fn a_proxy_serves_one_path_at_a_socket_of_its_user_and_ends_with_the_command() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
-    let proxy = Proxy::start(&goes_on(directory.path(), "x"), PATH).unwrap();
+    let proxy = Proxy::start(&goes_on(directory.path(), "x"), &Bounds::of_stream(PATH)).unwrap();
     let Place::Socket(socket) = &proxy.place else { panic!("{:?}", proxy.place) };
     let private = socket.parent().unwrap().to_owned();
     assert_eq!(std::fs::metadata(&private).unwrap().permissions().mode() & 0o777, 0o700);
@@ -54,11 +54,12 @@ fn a_proxy_serves_one_path_at_a_socket_of_its_user_and_ends_with_the_command() {
 #[test]
 fn a_proxy_whose_command_is_killed_ends() {
     let directory = tempfile::tempdir().unwrap();
-    let mut proxy = Proxy::start(&goes_on(directory.path(), "x"), PATH).unwrap();
+    let mut proxy = Proxy::start(&goes_on(directory.path(), "x"), &Bounds::of_stream(PATH)).unwrap();
     let process = seen(directory.path()).pop().unwrap();
+    std::fs::write(proxy.socket().unwrap().with_file_name(BESIDE), "x").unwrap();
     drop(proxy.alive.take());
     proxy.child.wait().unwrap();
-    assert!(!lives(&process));
+    assert!(!lives(&process) && !proxy.socket().unwrap().parent().unwrap().exists());
 }
 
 #[test]
@@ -66,7 +67,7 @@ fn at_a_port_paths_begin_with_what_nobody_else_knows() {
     let directory = tempfile::tempdir().unwrap();
     let kubectl = goes_on(directory.path(), "127.0.0.1:4711");
     let paths = [0, 1].map(|_| {
-        let mut proxy = at_port::start(&kubectl, PATH).unwrap();
+        let mut proxy = at_port::start(&kubectl, &Bounds::of_stream(PATH)).unwrap();
         let path = proxy.path(PATH);
         let secret = path.strip_suffix(PATH).unwrap().to_owned();
         let seen = seen(directory.path());
@@ -86,8 +87,20 @@ fn at_a_port_paths_begin_with_what_nobody_else_knows() {
 fn a_kubectl_that_fails_says_why_as_other_commands_do() {
     let directory = tempfile::tempdir().unwrap();
     let kubectl = Kubectl::played(directory.path(), "echo 'error: context \"lab\" does not exist' >&2; exit 1");
-    let Err(error) = Proxy::start(&kubectl, PATH) else { panic!("it serves") };
+    let Err(error) = Proxy::start(&kubectl, &Bounds::of_stream(PATH)) else { panic!("it serves") };
     let text = format!("{error:#}");
     assert!(text.starts_with("the cluster cannot be reached: context \"lab\""), "{text}");
     assert_eq!(code_of(&error), crate::exit::FAILED);
+}
+
+#[test]
+fn the_end_of_kubectl_is_noticed_although_its_keeper_waits() {
+    let directory = tempfile::tempdir().unwrap();
+    let proxy = Proxy::start(&goes_on(directory.path(), "x"), &Bounds::of_stream(PATH)).unwrap();
+    assert_eq!(proxy.ended(), None);
+    let process = seen(directory.path()).pop().unwrap();
+    Command::new("kill").args(["-9", &process]).status().unwrap();
+    while proxy.ended().is_none() {
+        pause::briefly();
+    }
 }
