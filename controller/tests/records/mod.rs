@@ -25,7 +25,9 @@ fn named_record(server: &Server) -> Vec<Value> {
 #[tokio::test(start_paused = true)]
 async fn a_start_whose_record_is_refused_is_begun_without_it() {
     for (code, message) in [(403, "exceeded quota"), (422, "invalid"), (400, "denied the request")] {
-        let refuse = |state: &mut State| drop(state.refused.insert(REVISIONS.to_owned(), (code, message)));
+        let refuse = |state: &mut State| {
+            state.refused.insert(REVISIONS.to_owned(), (code, message));
+        };
         let server = run([(MACHINES, vec![machine("vm")]), (INSTANCES, vec![]), (PODS, vec![])], refuse).await;
         assert_eq!(named_record(&server), [Value::Null], "{code}: the machine was started, once");
         let written = server.asked(&Method::PATCH, &format!("{VM}/status"));

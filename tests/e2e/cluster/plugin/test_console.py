@@ -47,7 +47,7 @@ def test_a_script_pipes_a_command_in(kube: Kube, person: Person, machine: str, d
 
 def proxies() -> list[str]:
     """Processes that serve a console of any plugin here."""
-    found = subprocess.run(["pgrep", "-f", "kubectl proxy.*/console"], capture_output=True, text=True)
+    found = subprocess.run(["pgrep", "-f", "--", "--accept-paths=.*/console"], capture_output=True, text=True)
     return found.stdout.split()
 
 
