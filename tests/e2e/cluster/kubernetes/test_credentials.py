@@ -54,6 +54,7 @@ def test_no_password_is_in_an_object_or_a_log(kube: Kube, credentialed: str) -> 
             assert not any(form in text for text in shown), f"a password is shown: {form}"
 
 
+@pytest.mark.long  # The kubelet takes a minute or more to bring what a Secret has now.
 def test_a_user_that_the_guest_lacks_is_in_the_condition(kube: Kube, credentialed: str) -> None:
     kube.apply(secret("agent-passwords", root=PASSWORDS[1], absent=PASSWORDS[0]))
 
