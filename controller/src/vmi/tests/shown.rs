@@ -54,7 +54,7 @@ fn an_instance_is_provisioning_while_an_importer_is_at_work_on_what_it_names() {
     };
     let filling = DataVolumeProgress::UnderWay("ImportInProgress".to_owned());
     assert_eq!(shown(filling.clone()).as_deref(), Some("True"));
-    assert_eq!(shown(DataVolumeProgress::WaitsForConsumer), None, "nobody is at work");
+    assert_eq!(shown(DataVolumeProgress::WaitsForConsumer), None, "no import is under way");
     assert_eq!(shown(filling.clone()).as_deref(), Some("True"));
     assert_eq!(shown(DataVolumeProgress::Failed("404".to_owned())), None);
 }
