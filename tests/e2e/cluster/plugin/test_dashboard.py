@@ -10,7 +10,7 @@ from garboard_e2e.cluster.names import NAMESPACE
 from garboard_e2e.cluster.person import Person
 from garboard_e2e.dashboard import browser as chromium
 from garboard_e2e.dashboard.served import Served
-from garboard_e2e.patience import PATIENCE
+from garboard_e2e.patience import PATIENCE, wait_until
 
 OWN = "from-the-page"
 
@@ -78,7 +78,8 @@ def test_the_screen_of_a_guest_is_drawn(person: Person, browser: Browser, machin
     with opened(person, browser, ada) as page:
         show(page, machine)
         act(page, "Screen")
-        page.wait_for_function("() => (document.querySelector('#session canvas')?.width ?? 0) > 300")
+        width = "() => document.querySelector('#session canvas')?.width ?? 0"
+        wait_until("a screen of a guest's size", lambda: page.evaluate(width) > 300)
         chromium.keep(page, "cluster-screen")
 
 
