@@ -165,19 +165,19 @@ EXPLAINED = {
 }
 
 
-def is_told(kube: Kube, user: str, path: str, text: str) -> bool:
+def is_answered(kube: Kube, user: str, path: str, text: str) -> bool:
     whole = f"{BASE}/namespaces/{NAMESPACE}/{path}"
     return text in kube.kubectl("get", "--raw", whole, f"--as={user}", code=1, namespace=None)
 
 
-def test_users_with_the_roles_of_kubernetes_are_told_what_is_not_served(kube: Kube, virtctl: Tool) -> None:
+def test_the_roles_of_kubernetes_let_through_what_is_refused(kube: Kube, virtctl: Tool) -> None:
     """KubeVirt's roles are added to `edit` and `view`; `migrate` is in neither."""
     kube.apply(machine("refused", "Halted"))
     for user, role in {"edith": "edit", "vera": "view"}.items():
         kube.kubectl("delete", "rolebinding", user, "--ignore-not-found")
         kube.kubectl("create", "rolebinding", user, f"--clusterrole={role}", f"--user={user}")
         for path, text in EXPLAINED.items():
-            kube.ask_until(f"{text} for {user}", functools.partial(is_told, kube, user, path, text))
+            kube.ask_until(f"{text} for {user}", functools.partial(is_answered, kube, user, path, text))
     edith, vera = virtctl.of("edith"), virtctl.of("vera")
     unplug = ("removevolume", "refused", "--volume-name=x")
     explained = edith.call(*unplug)

@@ -128,7 +128,7 @@ OF_GARBOARD = ("get", "clusterroles", "-l", "app.kubernetes.io/name=garboard", "
 AGGREGATION = "rbac.authorization.k8s.io/aggregate-to-"
 # Of the installation itself: test_roles.py.
 OWN = {"garboard-controller", "garboard-node", "garboard-datavolumes"}
-# Bound to everybody who is authenticated.
+# Bound to all authenticated users.
 FOR_ALL = ("kubevirt.io:default", "instancetype.kubevirt.io:view")
 
 
