@@ -1,23 +1,39 @@
-//! The roles of users (`deploy/base/user-roles.yaml`) and `docs/compatibility.md` have every route that is served, with its
-//! verb, and no other.
+//! The roles of users (`deploy/base/user-roles.yaml`) have the routes of KubeVirt's roles with their verbs, refused ones as well;
+//! `docs/compatibility.md` has every route that is served, and no other.
 
 #![allow(clippy::unwrap_used, reason = "the whole file is a test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use garboard_subresources::route::Method;
 use garboard_subresources::routes::{FIRST_ROUTES, ROUTES};
 
 /// Routes with their verbs.
 type Given = BTreeSet<(String, String)>;
 
-/// What the role `view` has: routes that change nothing.
-const VIEW: &[(&str, &str)] = &[
-    ("virtualmachines/expand-spec", "get"),
-    ("expand-vm-spec", "update"),
-    ("virtualmachineinstances/guestosinfo", "get"),
-    ("virtualmachineinstances/userlist", "get"),
-    ("virtualmachineinstances/filesystemlist", "get"),
+/// What the roles `admin` and `edit` do not have: `migrate` has a role of its own, and KubeVirt's roles (v1.7) name none of the
+/// others. Where KubeVirt has a route in its roles, these have it here, too, even if it is refused.
+const NOT_OF_EDITORS: &[&str] = &[
+    "virtualmachines/migrate",
+    "virtualmachines/removememorydump",
+    "virtualmachineinstances/backup",
+    "virtualmachineinstances/redefine-checkpoint",
+    "virtualmachineinstances/vsock",
 ];
+/// What the role `view` has: routes that change nothing.
+const VIEW: &[(&str, Method)] = &[
+    ("virtualmachines/expand-spec", Method::Get),
+    ("virtualmachines/objectgraph", Method::Get),
+    ("expand-vm-spec", Method::Put),
+    ("virtualmachineinstances/guestosinfo", Method::Get),
+    ("virtualmachineinstances/userlist", Method::Get),
+    ("virtualmachineinstances/filesystemlist", Method::Get),
+    ("virtualmachineinstances/objectgraph", Method::Get),
+    ("virtualmachineinstances/sev/fetchcertchain", Method::Get),
+    ("virtualmachineinstances/sev/querylaunchmeasurement", Method::Get),
+];
+/// What the role `migrate` has.
+const MIGRATE: &[(&str, Method)] = &[("virtualmachines/migrate", Method::Put)];
 /// What every authenticated user has: routes of the group itself, not of a machine.
 const DEFAULT: &[(&str, &str)] = &[("version", "get"), ("version", "list"), ("guestfs", "get"), ("guestfs", "list")];
 
@@ -33,7 +49,7 @@ fn given(role: &str) -> Given {
     let mut lines = role.lines();
     let mut found = Given::new();
     while let Some(line) = lines.next() {
-        if line.contains("subresources.kubevirt.io") {
+        if line == "- apiGroups: [subresources.kubevirt.io]" {
             let (resources, verbs) = (list(lines.next().unwrap(), "resources"), list(lines.next().unwrap(), "verbs"));
             found.extend(resources.iter().flat_map(|route| verbs.iter().map(|verb| (route.clone(), verb.clone()))));
         }
@@ -47,39 +63,64 @@ fn list(line: &str, name: &str) -> Vec<String> {
     listed.split(',').map(|each| each.trim().to_owned()).collect()
 }
 
+/// Every route with the verb that API servers ask for: that of the method.
+fn every() -> Given {
+    ROUTES.iter().map(|route| (route.name(), route.method.verb().to_owned())).collect()
+}
+
 fn served() -> Given {
     let served = ROUTES.iter().filter(|route| route.is_served());
     served.map(|route| (route.name(), route.method.verb().to_owned())).collect()
 }
 
-/// What a role has to give for all of them. API servers read one segment of a subresource, and look at the method of a request:
-/// a `start` by `GET` needs `get` there, and `update` here.
-fn needed() -> Given {
-    let mut needed = served();
+fn owned(listed: &[(&str, Method)]) -> Given {
+    listed.iter().map(|(route, method)| ((*route).to_owned(), method.verb().to_owned())).collect()
+}
+
+/// What a role has to give for these routes: API servers read one segment of a subresource.
+fn needed(routes: Given) -> Given {
     let first = |(route, verb): &(String, String)| {
         let parts: Vec<&str> = route.splitn(3, '/').take(2).collect();
         (parts.join("/"), verb.clone())
     };
-    needed.extend(served().iter().map(first));
-    needed.extend(FIRST_ROUTES.iter().map(|route| (route.name(), route.method.verb().to_owned())));
-    needed
+    let firsts: Given = routes.iter().map(first).collect();
+    routes.into_iter().chain(firsts).collect()
 }
 
-fn owned(listed: &[(&str, &str)]) -> Given {
-    listed.iter().map(|(route, verb)| ((*route).to_owned(), (*verb).to_owned())).collect()
+fn of_editors() -> Given {
+    needed(every().into_iter().filter(|(route, _)| !NOT_OF_EDITORS.contains(&route.as_str())).collect())
+}
+
+/// The GETs of the first version, whose verb is not that of the same subresources in the others.
+fn by_get() -> Given {
+    FIRST_ROUTES.iter().map(|route| (route.name(), route.method.verb().to_owned())).collect()
 }
 
 #[test]
-fn roles_have_the_served_routes_and_their_verbs() {
-    let served = served();
-    assert!(served.len() >= 5 && served.is_superset(&owned(VIEW)), "{served:?}");
+fn roles_have_the_routes_of_kubevirts_and_their_verbs() {
+    let default = DEFAULT.iter().map(|(route, verb)| ((*route).to_owned(), (*verb).to_owned())).collect();
     let expected = BTreeMap::from([
-        ("kubevirt.io:admin".to_owned(), needed()),
-        ("kubevirt.io:edit".to_owned(), needed()),
-        ("kubevirt.io:view".to_owned(), owned(VIEW)),
-        ("kubevirt.io:default".to_owned(), owned(DEFAULT)),
+        ("kubevirt.io:admin".to_owned(), of_editors()),
+        ("kubevirt.io:edit".to_owned(), of_editors()),
+        ("kubevirt.io:view".to_owned(), needed(owned(VIEW))),
+        ("kubevirt.io:migrate".to_owned(), needed(owned(MIGRATE))),
+        ("kubevirt.io:default".to_owned(), default),
+        ("instancetype.kubevirt.io:view".to_owned(), Given::new()),
+        ("garboard-start-by-get".to_owned(), by_get()),
     ]);
     assert_eq!(expected, roles(), "left: subresources/src/routes.rs and this file, right: deploy/base/user-roles.yaml");
+}
+
+#[test]
+fn what_roles_have_apart_are_routes() {
+    let every = every();
+    assert!(every.is_superset(&owned(VIEW)) && every.is_superset(&owned(MIGRATE)), "{every:?}");
+    for route in NOT_OF_EDITORS {
+        assert!(every.iter().any(|(name, _)| name == route), "{route}");
+    }
+    assert!(served().len() >= 5, "{:?}", served());
+    // No right to read is one to start or stop a machine.
+    assert!(of_editors().is_disjoint(&by_get()));
 }
 
 #[test]

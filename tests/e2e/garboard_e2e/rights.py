@@ -4,6 +4,8 @@ them are dry runs."""
 import dataclasses
 import functools
 import json
+from typing import Any
+from urllib.parse import quote
 
 from .api_server import ApiServer, Caller, Object, Request
 from .outcome import Failure
@@ -23,13 +25,22 @@ AGENT, AGENT_1 = Caller(AGENT_ACCOUNT), Caller(AGENT_ACCOUNT, node="node-1")
 CONTROLLER, DATA_VOLUMES = Caller(CONTROLLER_ACCOUNT), Caller(DATA_VOLUMES_ACCOUNT)
 CONTROLLER_AS_DATA_VOLUMES = Caller(DATA_VOLUMES_ACCOUNT, token="controller")
 BOB, EDITOR, VIEWER, KUBELET, SCHEDULER = map(Caller, ("bob", "editor", "viewer", "kubelet", "system:kube-scheduler"))
+# Users with a role in the namespace `default`, and one with a role for the cluster.
+HOLDERS = {
+    "namespace-admin": "kubevirt.io:admin",
+    "editor": "kubevirt.io:edit",
+    "viewer": "kubevirt.io:view",
+    "migrator": "kubevirt.io:migrate",
+    "starter-by-get": "garboard-start-by-get",
+}
+TYPES_VIEWER = "types-viewer"
 # Accounts that are only called like Garboard's.
 FALSE_AGENT, FALSE_CONTROLLER = Caller(FALSE_AGENT_ACCOUNT, node="node-1"), Caller(FALSE_CONTROLLER_ACCOUNT)
-ANY_USER = Caller("user", groups=("system:authenticated",))
 AS_ADMINISTRATOR = Caller()
 
 DRY = "dryRun=All"
 PODS = "/api/v1/namespaces/default/pods"
+REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 RUNNING: Object = {"status": {"phase": "Running"}}
 
 
@@ -110,14 +121,21 @@ def asks(caller: Caller, status: Object, version: str = "v1") -> Request:
     return Request(caller, "PATCH", path, {"status": status}, "merge")
 
 
+def record(caller: Caller, name: str, of: str = "7f", **owner: Any) -> Request:
+    """A new ControllerRevision."""
+    return Request(caller, "POST", f"{REVISIONS}?{DRY}", revision(name, of, **owner))
+
+
+def drop(caller: Caller, selector: str = "") -> Request:
+    """The deletion of ControllerRevisions by their labels, or of all."""
+    return Request(caller, "DELETE", f"{REVISIONS}?{DRY}&labelSelector={quote(selector)}")
+
+
 # ---- rights that RBAC alone decides
 
 
 # Of the API that controllers serve; none runs here.
-AGGREGATED = {
-    f"{resource}.subresources.kubevirt.io"
-    for resource in ("virtualmachines", "virtualmachineinstances", "expand-vm-spec", "version", "guestfs")
-}
+AGGREGATED = {f"{resource}.subresources.kubevirt.io" for resource in ("virtualmachines", "virtualmachineinstances")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,6 +201,23 @@ def virtual(kind: str, name: str, more: Object, **metadata: list[str]) -> Object
 
 
 LAUNCHER = {"kubevirt.io": "virt-launcher"}
+# The label of a ControllerRevision of a StatefulSet, and of one that no machine controls.
+OF_A_SET, OF_NONE = "set", "none"
+
+
+def revision(name: str, of: str, **owner: Any) -> Object:
+    """A ControllerRevision with the label of a machine. Its owner is the machine with the UID 7f, but for what `owner`
+    says."""
+    machine = {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "name": "vm-1",
+        "uid": "7f",
+        "controller": True,
+    }
+    metadata = {"name": name, "namespace": "default", "labels": {"garboard.dev/revision-of": of}}
+    head = {"apiVersion": "apps/v1", "kind": "ControllerRevision"}
+    return head | {"metadata": metadata | {"ownerReferences": [machine | owner]}, "revision": 1, "data": {"spec": {}}}
 
 
 def of_node(number: int) -> list[Object]:
@@ -229,11 +264,18 @@ def make_objects(server: ApiServer) -> None:
         write_status(server, f"pod/pod-{number}", {"podIP": address, "podIPs": [{"ip": address}]})
     write_status(server, "virtualmachine/vm-1", {"ready": True, "runStrategy": "Manual"})
     server.kubectl("create", "secret", "generic", "-n", "default", "theirs")
+    server.apply(
+        revision("revision-start-vm-7f-1", "7f"),
+        revision("web-5d4", OF_A_SET, apiVersion="apps/v1", kind="StatefulSet"),
+        revision("revision-start-vm-7f-2", OF_NONE, controller=False),
+    )
     make_strangers(server)
     server.install()
-    # What controllers of a real cluster do with the roles that are added to `edit`.
-    for user, role in {"editor": "kubevirt.io:edit", "viewer": "kubevirt.io:view"}.items():
+    # What controllers of a real cluster do with the roles that are added to those of Kubernetes.
+    for user, role in HOLDERS.items():
         server.kubectl("create", "rolebinding", "-n", "default", f"{user}s", f"--clusterrole={role}", f"--user={user}")
+    of_types = ["--clusterrole=instancetype.kubevirt.io:view", f"--user={TYPES_VIEWER}"]
+    server.kubectl("create", "clusterrolebinding", f"{TYPES_VIEWER}s", *of_types)
 
 
 def write_status(server: ApiServer, what: str, status: Object) -> None:
@@ -266,6 +308,7 @@ POLICIES: dict[str, Request] = {
     "launcher pods": change(BOB, "pod-1", {"metadata": {"labels": {"kubevirt.io": "x"}}}),
     "bindings": bind(BOB, {"garboard.dev/order": "2"}),
     "VirtualMachines": asks(EDITOR, {"ready": False}),
+    "ControllerRevisions": record(CONTROLLER, "web-1", kind="StatefulSet"),
 }
 
 

@@ -1,5 +1,6 @@
 """The aggregated API subresources.kubevirt.io: virtctl starts and stops machines; only an API server is believed."""
 
+import functools
 import json
 import pathlib
 import subprocess
@@ -155,6 +156,35 @@ def test_what_is_not_there_or_not_served_is_reported(kube: Kube, virtctl: Tool) 
     for command, text in refusals.items():
         refused = virtctl.call(*command)
         assert refused.returncode != 0 and text in refused.stderr, f"{command}: {refused.stderr}"
+
+
+# Requests by GET that are refused in this version, and what the refusal says.
+EXPLAINED = {
+    "virtualmachines/refused/objectgraph": "ObjectGraph feature gate not enabled",
+    "virtualmachineinstances/refused/sev/fetchcertchain": "'WorkloadEncryptionSEV' feature gate is not enabled",
+}
+
+
+def is_answered(kube: Kube, user: str, path: str, text: str) -> bool:
+    whole = f"{BASE}/namespaces/{NAMESPACE}/{path}"
+    return text in kube.kubectl("get", "--raw", whole, f"--as={user}", code=1, namespace=None)
+
+
+def test_the_roles_of_kubernetes_let_through_what_is_refused(kube: Kube, virtctl: Tool) -> None:
+    """KubeVirt's roles are added to `edit` and `view`; `migrate` is in neither."""
+    kube.apply(machine("refused", "Halted"))
+    for user, role in {"edith": "edit", "vera": "view"}.items():
+        kube.kubectl("delete", "rolebinding", user, "--ignore-not-found")
+        kube.kubectl("create", "rolebinding", user, f"--clusterrole={role}", f"--user={user}")
+        for path, text in EXPLAINED.items():
+            kube.ask_until(f"{text} for {user}", functools.partial(is_answered, kube, user, path, text))
+    edith, vera = virtctl.of("edith"), virtctl.of("vera")
+    unplug = ("removevolume", "refused", "--volume-name=x")
+    explained = edith.call(*unplug)
+    assert explained.returncode != 0 and "HotplugVolumes feature gate" in explained.stderr, explained.stderr
+    for tool, command in ((vera, unplug), (vera, ("start", "refused")), (edith, ("migrate", "refused"))):
+        refused = tool.call(*command)
+        assert refused.returncode != 0 and "forbidden" in refused.stderr, f"{command}: {refused.stderr}"
 
 
 def test_a_right_is_for_one_subresource(kube: Kube, virtctl: Tool) -> None:
