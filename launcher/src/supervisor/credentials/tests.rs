@@ -336,15 +336,18 @@ async fn what_a_kubelet_changes_reaches_the_guest_by_itself() {
     let passwords = |fake: &FakeAgent| -> Vec<Value> {
         fake.arguments(PASSWORD).into_iter().map(|each| each["password"].clone()).collect()
     };
-    let until = async |count: usize| {
-        while passwords(&world.fake).len() < count {
+    let until = async |password: &str| {
+        while passwords(&world.fake).last().is_none_or(|last| last != password) {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };
-    timeout(patience, until(1)).await.unwrap();
+    timeout(patience, until(ENCODED)).await.unwrap();
     version("..2", "hunter3");
-    timeout(patience, until(2)).await.unwrap();
-    assert_eq!(passwords(&world.fake), ["aHVudGVyMg==", "aHVudGVyMw=="]);
+    timeout(patience, until("aHVudGVyMw==")).await.unwrap();
+    // An answer that comes late, by this clock, makes the keeper send the same once more.
+    let mut each = passwords(&world.fake);
+    each.dedup();
+    assert_eq!(each, [ENCODED, "aHVudGVyMw=="]);
     // QEMU is gone.
     drop(agents);
     timeout(patience, keeping).await.unwrap().unwrap();
