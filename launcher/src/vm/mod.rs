@@ -34,11 +34,12 @@ mod step;
 
 pub use io_retry::{IoError, IoRetry};
 pub use now::Now;
-pub use queue::{Denial, Request, RequestQueue, Verdict, View};
+pub use queue::{Denial, RequestQueue, Verdict, View};
 pub use step::{QUIT_PATIENCE, step};
 
 use garboard_api::defaults::GRACE_PERIOD_SECONDS;
 use garboard_plan::{Lifecycle, RebootPolicy};
+use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::{Ended, PauseReason};
 use garboard_protocol::exit::{EndHints, ExitReport};
 
@@ -144,7 +145,7 @@ pub enum Event {
         frozen: bool,
     },
     /// A user's request, accepted by the queue.
-    Requested(Request),
+    Requested(ChangeRequest),
     /// A deadline passed.
     TimePassed,
     /// PID 1 reports that QEMU is gone.

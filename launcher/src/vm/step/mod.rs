@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::{Ended, PauseReason, StopMode};
 use garboard_protocol::exit::{ExitCause, ExitReport, explain, explain_lost, full_message};
 
 use super::{
-    Asked, Effect, Event, Life, Now, OnReady, PowerDownMethod, RebootStep, Request, RunState, ShutdownKind, State,
-    Vcpus,
+    Asked, Effect, Event, Life, Now, OnReady, PowerDownMethod, RebootStep, RunState, ShutdownKind, State, Vcpus,
 };
 
 mod freeze;
@@ -272,9 +272,9 @@ fn quit(state: State, now: Now) -> (State, Vec<Effect>) {
     }
 }
 
-fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (State, Vec<Effect>) {
+fn requested(life: &mut Life, state: State, request: ChangeRequest, now: Now) -> (State, Vec<Effect>) {
     match request {
-        Request::Stop(StopMode::Force) => {
+        ChangeRequest::Stop(StopMode::Force) => {
             life.memory.hints.force_requested = true;
             let (state, mut effects) = end_now(state, now);
             // One that does not answer does not follow `quit` either.
@@ -283,14 +283,14 @@ fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (Stat
             }
             (state, effects)
         }
-        Request::Stop(StopMode::Graceful { within_seconds }) => {
+        ChangeRequest::Stop(StopMode::Graceful { within_seconds }) => {
             life.memory.hints.stop_requested = true;
             let grace_ms = within_seconds.map_or(life.grace_ms, |seconds| {
                 i64::try_from(seconds).unwrap_or(i64::MAX / 2000).saturating_mul(1000)
             });
             stop(life, state, grace_ms, now)
         }
-        Request::Pause => match state {
+        ChangeRequest::Pause => match state {
             State::Running { .. } => {
                 life.memory.paused_by_user = true;
                 life.memory.io.give_up();
@@ -301,7 +301,7 @@ fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (Stat
                 (state, Vec::new())
             }
         },
-        Request::Unpause => match state {
+        ChangeRequest::Unpause => match state {
             State::Running { .. } => {
                 life.memory.paused_by_user = false;
                 (State::Running { vcpus: Vcpus::Running }, vec![Effect::LetRun])
@@ -310,10 +310,10 @@ fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (Stat
                 (state, Vec::new())
             }
         },
-        Request::SoftReboot => soft_reboot::requested(life, state, now),
-        Request::Freeze { thaw_after_seconds } => freeze::freeze(life, state, thaw_after_seconds, now),
-        Request::Unfreeze => freeze::thaw(state),
-        Request::Reset => match state {
+        ChangeRequest::SoftReboot => soft_reboot::requested(life, state, now),
+        ChangeRequest::Freeze { thaw_after_seconds } => freeze::freeze(life, state, thaw_after_seconds, now),
+        ChangeRequest::Unfreeze => freeze::thaw(state),
+        ChangeRequest::Reset => match state {
             State::Running { .. } => (state, vec![Effect::Reset]),
             State::Preparing | State::Launched | State::Stopping { .. } | State::Ending { .. } | State::Ended(_) => {
                 (state, Vec::new())

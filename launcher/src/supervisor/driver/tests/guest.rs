@@ -102,7 +102,7 @@ impl Qemu {
 }
 
 impl Supervisor {
-    async fn asked(&self, request: Request) -> (Verdict, oneshot::Receiver<Result<(), String>>) {
+    async fn asked(&self, request: ChangeRequest) -> (Verdict, oneshot::Receiver<Result<(), String>>) {
         let ((reply, verdict), (done, outcome)) = (oneshot::channel(), oneshot::channel());
         let offer = Offer { request, client: Client::Once { reply, done: Some(done) }, cause: Cause::supervisor() };
         self.requests.send(offer).await.ok().unwrap();
@@ -140,7 +140,7 @@ async fn a_soft_reboot_by_the_power_button_ends_with_a_guest_that_runs() {
     let qemu = Qemu::start(GuestPower::Obeys);
     let supervisor = qemu.attach();
     supervisor.has_attached().await;
-    assert_eq!(supervisor.asked(Request::SoftReboot).await.0, Verdict::Queued);
+    assert_eq!(supervisor.asked(ChangeRequest::SoftReboot).await.0, Verdict::Queued);
     supervisor.until(|status| status.resets == 1 && !status.soft_rebooting && status.paused.is_none()).await;
     qemu.fake.until_received("cont", 1).await;
     let expected = [
@@ -160,7 +160,7 @@ async fn another_supervisor_finishes_a_soft_reboot() {
     let qemu = Qemu::start(GuestPower::Ignores);
     let first = qemu.attach();
     first.has_attached().await;
-    assert_eq!(first.asked(Request::SoftReboot).await.0, Verdict::Queued);
+    assert_eq!(first.asked(ChangeRequest::SoftReboot).await.0, Verdict::Queued);
     qemu.fake.until_received("system_powerdown", 1).await;
     let written = qemu.journal().soft_reboot.unwrap();
     assert_eq!(written.step, SoftRebootStep::PowerButton, "it is in the journal before the button is pressed");
@@ -197,10 +197,10 @@ async fn a_guest_that_cannot_be_asked_is_not_rebooted() {
     supervisor.has_attached().await;
     let planned = planned(lifecycle(StartState::Running, false));
     supervisor.happened.send(planned).await.ok().unwrap();
-    assert_eq!(supervisor.asked(Request::SoftReboot).await.0, Verdict::Denied(Denial::CannotBeAsked));
+    assert_eq!(supervisor.asked(ChangeRequest::SoftReboot).await.0, Verdict::Denied(Denial::CannotBeAsked));
     let agent = supervisor.has_agent().await;
     agent.on("guest-shutdown", AgentBehaviour::Silence);
-    assert_eq!(supervisor.asked(Request::SoftReboot).await.0, Verdict::Queued);
+    assert_eq!(supervisor.asked(ChangeRequest::SoftReboot).await.0, Verdict::Queued);
     supervisor.until(|status| status.soft_rebooting).await;
 }
 
@@ -209,13 +209,13 @@ async fn a_freeze_is_answered_when_it_is_done_and_thawed_by_another_supervisor_i
     let qemu = Qemu::start(GuestPower::Ignores);
     let first = qemu.attach();
     first.has_attached().await;
-    let (verdict, outcome) = first.asked(Request::Freeze { thaw_after_seconds: Some(300) }).await;
+    let (verdict, outcome) = first.asked(ChangeRequest::Freeze { thaw_after_seconds: Some(300) }).await;
     assert_eq!(verdict, Verdict::Queued);
     assert_eq!(outcome.await.unwrap(), Err("no guest agent is connected".to_owned()));
     let agent = first.has_agent().await;
     agent.on("guest-fsfreeze-status", AgentBehaviour::Reply(json!("thawed")));
     agent.on("guest-fsfreeze-freeze", AgentBehaviour::Reply(json!(1)));
-    let (_, outcome) = first.asked(Request::Freeze { thaw_after_seconds: Some(300) }).await;
+    let (_, outcome) = first.asked(ChangeRequest::Freeze { thaw_after_seconds: Some(300) }).await;
     assert_eq!(timeout(PATIENCE, outcome).await.unwrap().unwrap(), Ok(()));
     first.until(|status| status.frozen).await;
     let JournalFreeze { thaw_at } = qemu.journal().freeze.unwrap();
@@ -233,7 +233,7 @@ async fn a_freeze_is_answered_when_it_is_done_and_thawed_by_another_supervisor_i
     agent.on("guest-fsfreeze-thaw", AgentBehaviour::Reply(json!(1)));
     second.until(|status| !status.frozen).await;
     assert_eq!(qemu.journal().freeze, None);
-    let (_, outcome) = second.asked(Request::Unfreeze).await;
+    let (_, outcome) = second.asked(ChangeRequest::Unfreeze).await;
     assert_eq!(timeout(PATIENCE, outcome).await.unwrap().unwrap(), Ok(()));
 }
 
