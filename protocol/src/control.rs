@@ -250,7 +250,7 @@ pub enum ControlReply {
 
 /// KubeVirt's phases of a VMI that a supervisor can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Phase {
+pub enum ReportedPhase {
     /// QEMU runs the guest, or holds it paused.
     Running,
     /// The run ended well.
@@ -285,7 +285,7 @@ pub struct Status {
     /// UID of the VMI.
     pub uid: String,
     /// The phase.
-    pub phase: Phase,
+    pub phase: ReportedPhase,
     /// When the phase began, milliseconds since 1970.
     pub phase_since_ms: i64,
     /// Set while vCPUs are stopped.

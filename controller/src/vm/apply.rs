@@ -14,7 +14,7 @@ use super::{kept, record, status};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
 use crate::data_volumes;
 use crate::events::NewEvent;
-use crate::stores::{Instances, Kept, Machines};
+use crate::stores::{Cached, Instances, Machines};
 use crate::unread::{self, NamespacedName};
 
 pub(super) async fn apply(context: &Context, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
@@ -93,7 +93,7 @@ async fn take(
 ) -> Result<bool, ReconcileError> {
     let NamespacedName { namespace, name } = object;
     // As it is stored: the answer to a change of one that cannot be read cannot be read either.
-    let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
+    let instances: Api<Cached<Instances>> = Api::namespaced(context.client.clone(), namespace);
     match step {
         Step::CreateDataVolume { name, object } => make_data_volume(context, vm, name, object).await?,
         Step::RecordRevision { object: revision, replaces } => {
@@ -139,7 +139,7 @@ async fn take(
         }
         Step::Keep { value } => keep(context, vm, value).await?,
         Step::RemoveFinalizer { rest } => {
-            let machines: Api<Kept<Machines>> = Api::namespaced(context.client.clone(), namespace);
+            let machines: Api<Cached<Machines>> = Api::namespaced(context.client.clone(), namespace);
             // The list is of this version: one that another program has removed since may not be added again.
             let version = &vm.metadata.resource_version;
             let metadata = json!({ "uid": vm.metadata.uid, "resourceVersion": version, "finalizers": rest });

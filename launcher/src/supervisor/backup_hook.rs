@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use garboard_protocol::backup_hook::THAW_AFTER_SECONDS;
 use garboard_protocol::change::ChangeRequest;
-use garboard_protocol::control::{BackupStep, ControlReply, Phase, Status};
+use garboard_protocol::control::{BackupStep, ControlReply, ReportedPhase, Status};
 
 use super::control::{Asker, ControlSenders, denied, outcome};
 use super::flood::{Flood, Line};
@@ -62,7 +62,7 @@ enum Step {
 
 /// As with KubeVirt a guest without an agent, or whose vCPUs stand still, is copied as it is.
 fn decide(step: BackupStep, has_agent: bool, status: &Status) -> Step {
-    let runs = status.phase == Phase::Running && status.paused.is_none();
+    let runs = status.phase == ReportedPhase::Running && status.paused.is_none();
     let runs = runs && !status.stopping && status.ended.is_none();
     match (step, runs, has_agent) {
         (BackupStep::Freeze, true, true) => {
@@ -91,7 +91,7 @@ mod tests {
     fn a_guest_is_asked_only_where_it_can_answer() {
         let paused = Status { paused: Some(PauseReason::PausedByUser), ..running(1) };
         let stopping = Status { stopping: true, frozen: true, ..running(1) };
-        let early = Status { phase: Phase::Scheduled, ..running(1) };
+        let early = Status { phase: ReportedPhase::Scheduled, ..running(1) };
         let [frozen, paused_frozen] = [running(1), paused.clone()].map(|status| Status { frozen: true, ..status });
         let freeze = Step::Ask(ChangeRequest::Freeze { thaw_after_seconds: Some(300) });
         assert_eq!(decide(BackupStep::Freeze, true, &running(1)), freeze);

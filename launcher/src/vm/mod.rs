@@ -60,7 +60,7 @@ pub enum State {
         /// When it will be ended by force, milliseconds since boot.
         force_at_ms: i64,
         /// Whether it was asked.
-        asked: Asked,
+        asked: PowerDownRequest,
     },
     /// QEMU got the command `quit`, or leaves on its own.
     Ending {
@@ -82,9 +82,9 @@ pub enum Vcpus {
 
 /// Whether the guest was asked to power down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum PowerDownRequest {
     /// It has. A guest that is booting ignores the power button, so it is pressed again.
-    Yes {
+    Sent {
         /// When, milliseconds since boot.
         again_at_ms: i64,
     },
@@ -343,8 +343,8 @@ impl Life {
             }
             State::Stopping { force_at_ms, asked } => {
                 let again_at_ms = match asked {
-                    Asked::Yes { again_at_ms } => Some(again_at_ms),
-                    Asked::NotYet => None,
+                    PowerDownRequest::Sent { again_at_ms } => Some(again_at_ms),
+                    PowerDownRequest::NotYet => None,
                 };
                 [Some(force_at_ms), again_at_ms, self.memory.io.at_ms()].into_iter().flatten().min()
             }

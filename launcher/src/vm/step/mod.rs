@@ -7,7 +7,8 @@ use garboard_protocol::control::{Ended, PauseReason, StopMode};
 use garboard_protocol::exit::{ExitCause, ExitReport, explain, explain_lost, full_message};
 
 use super::{
-    Asked, Effect, Event, Life, Now, OnReady, PowerDownMethod, RebootStep, RunState, ShutdownKind, State, Vcpus,
+    Effect, Event, Life, Now, OnReady, PowerDownMethod, PowerDownRequest, RebootStep, RunState, ShutdownKind, State,
+    Vcpus,
 };
 
 mod freeze;
@@ -176,8 +177,8 @@ fn note_end_of_grace(life: &mut Life) {
     if life.has_acpi { hints.grace_exceeded = true } else { hints.without_acpi = true }
 }
 
-fn asked(now: Now) -> Asked {
-    Asked::Yes { again_at_ms: now.boot_ms.saturating_add(ASK_AGAIN_MS) }
+fn asked(now: Now) -> PowerDownRequest {
+    PowerDownRequest::Sent { again_at_ms: now.boot_ms.saturating_add(ASK_AGAIN_MS) }
 }
 
 /// QEMU holds the vCPUs. Where no command can resume them, the run is over.
@@ -325,9 +326,10 @@ fn requested(life: &mut Life, state: State, request: ChangeRequest, now: Now) ->
 fn stop(life: &mut Life, state: State, grace_ms: i64, now: Now) -> (State, Vec<Effect>) {
     let wanted = now.boot_ms.saturating_add(grace_ms.max(0));
     match state {
-        State::Preparing | State::Launched => {
-            (State::Stopping { force_at_ms: wanted, asked: Asked::NotYet }, vec![Effect::TellInit { by_ms: wanted }])
-        }
+        State::Preparing | State::Launched => (
+            State::Stopping { force_at_ms: wanted, asked: PowerDownRequest::NotYet },
+            vec![Effect::TellInit { by_ms: wanted }],
+        ),
         State::Running { .. } if !life.memory.has_run => quit(state, now),
         // Nor is one waited for that nobody can ask.
         State::Running { .. } if grace_ms <= 0 || !life.has_acpi && !life.memory.has_agent => {
@@ -349,8 +351,8 @@ fn stop(life: &mut Life, state: State, grace_ms: i64, now: Now) -> (State, Vec<E
             let by_ms = force_at_ms.min(wanted);
             let mut effects = vec![Effect::TellInit { by_ms }];
             let asked = match before {
-                Asked::NotYet => before,
-                Asked::Yes { .. } => {
+                PowerDownRequest::NotYet => before,
+                PowerDownRequest::Sent { .. } => {
                     effects.push(ask_again(life));
                     asked(now)
                 }
@@ -384,11 +386,11 @@ fn time_passed(life: &mut Life, state: State, now: Now) -> (State, Vec<Effect>) 
                 effects.push(Effect::LetRun);
             }
             let asked = match before {
-                Asked::Yes { again_at_ms } if again_at_ms <= now.boot_ms => {
+                PowerDownRequest::Sent { again_at_ms } if again_at_ms <= now.boot_ms => {
                     effects.push(ask_again(life));
                     asked(now)
                 }
-                Asked::Yes { .. } | Asked::NotYet => before,
+                PowerDownRequest::Sent { .. } | PowerDownRequest::NotYet => before,
             };
             (State::Stopping { force_at_ms, asked }, effects)
         }

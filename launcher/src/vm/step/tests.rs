@@ -45,7 +45,7 @@ fn stopped(reason: PauseReason) -> State {
     State::Running { vcpus: Vcpus::Stopped(reason) }
 }
 
-fn stopping(asked: Asked) -> State {
+fn stopping(asked: PowerDownRequest) -> State {
     State::Stopping { force_at_ms: NOW + 5, asked }
 }
 
@@ -56,8 +56,8 @@ each! {
     State::Running { vcpus: Vcpus::Running } => [running()],
     State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedByUser) } => [stopped(PauseReason::PausedByUser)],
     State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedIOError) } => [stopped(PauseReason::PausedIOError)],
-    State::Stopping { asked: Asked::Yes { .. }, .. } => [stopping(Asked::Yes { again_at_ms: NOW + 3 })],
-    State::Stopping { asked: Asked::NotYet, .. } => [stopping(Asked::NotYet)],
+    State::Stopping { asked: PowerDownRequest::Sent { .. }, .. } => [stopping(PowerDownRequest::Sent { again_at_ms: NOW + 3 })],
+    State::Stopping { asked: PowerDownRequest::NotYet, .. } => [stopping(PowerDownRequest::NotYet)],
     State::Ending { .. } => [State::Ending { kill_at_ms: NOW + 5 }],
     State::Ended(_) => [ended(ExitCause::GuestShutdown, None, at(NOW))],
 }

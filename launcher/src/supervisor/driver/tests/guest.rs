@@ -2,7 +2,7 @@
 
 use garboard_plan::LaunchPlan;
 use garboard_protocol::control::GuestStatus;
-use garboard_protocol::journal::{Deadline, Freeze as JournalFreeze, SoftReboot as JournalSoftReboot, SoftRebootStep};
+use garboard_protocol::journal::{Deadline, JournaledFreeze, JournaledSoftReboot, SoftRebootStep};
 use garboard_protocol::paths::{self, Layout};
 use garboard_qmp::testing::{AgentBehaviour, FakeAgent, FakeMonitor, GuestPower};
 use serde_json::{Value, json};
@@ -176,7 +176,7 @@ async fn another_supervisor_finishes_a_soft_reboot() {
 
 #[tokio::test]
 async fn a_guest_that_shut_down_by_itself_ends_its_run_under_another_supervisor() {
-    let late = JournalSoftReboot {
+    let late = JournaledSoftReboot {
         step: SoftRebootStep::PowerButton,
         deadline: Deadline { boot_id: boot_id(), at_ms: boot_ms() - 1 },
     };
@@ -218,14 +218,14 @@ async fn a_freeze_is_answered_when_it_is_done_and_thawed_by_another_supervisor_i
     let (_, outcome) = first.asked(ChangeRequest::Freeze { thaw_after_seconds: Some(300) }).await;
     assert_eq!(timeout(PATIENCE, outcome).await.unwrap().unwrap(), Ok(()));
     first.until(|status| status.frozen).await;
-    let JournalFreeze { thaw_at } = qemu.journal().freeze.unwrap();
+    let JournaledFreeze { thaw_at } = qemu.journal().freeze.unwrap();
     let left_ms = thaw_at.unwrap().at_ms - boot_ms();
     assert!((200_000..=300_000).contains(&left_ms), "{left_ms}");
     // Another supervisor, after the time is over.
     drop(first);
     qemu.fake.hang_up();
     let over = Deadline { boot_id: boot_id(), at_ms: boot_ms() };
-    assert!(qemu.write(&Journal { freeze: Some(JournalFreeze { thaw_at: Some(over) }), ..qemu.journal() }));
+    assert!(qemu.write(&Journal { freeze: Some(JournaledFreeze { thaw_at: Some(over) }), ..qemu.journal() }));
     let second = qemu.attach();
     assert!(second.status.borrow().frozen, "before anything was asked");
     let agent = second.has_agent().await;
@@ -240,7 +240,7 @@ async fn a_freeze_is_answered_when_it_is_done_and_thawed_by_another_supervisor_i
 #[tokio::test]
 async fn a_report_that_contradicts_a_freeze_counts_when_it_is_repeated() {
     let qemu = Qemu::start(GuestPower::Obeys);
-    let frozen = Some(JournalFreeze { thaw_at: None });
+    let frozen = Some(JournaledFreeze { thaw_at: None });
     assert!(qemu.write(&Journal { launched: true, started: true, freeze: frozen, ..Journal::default() }));
     let supervisor = qemu.attach();
     supervisor.has_attached().await;
