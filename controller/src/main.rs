@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use garboard_api::cluster::Emulation;
 use garboard_controller::context::Context;
-use garboard_controller::health::Gates;
+use garboard_controller::health::Servers;
 use garboard_controller::lease::Candidate;
 use garboard_controller::reconciler::contained;
 use garboard_controller::settings::{self, Defaults, Settings};
@@ -96,7 +96,7 @@ async fn run(args: Args) -> Result<(), String> {
     tokio::spawn(publishing);
     let (webhooks_ready, webhooks) = watch::channel(false);
     let (subresources_ready, subresources) = watch::channel(false);
-    let gates = Gates { webhooks, subresources };
+    let servers = Servers { webhooks, subresources };
     let mut candidate = Candidate::new(&context, args.identity);
     let mut signals = Signals::new().map_err(|error| format!("no signals: {error}"))?;
     let (stage, stages) = shutdown::stages();
@@ -119,7 +119,7 @@ async fn run(args: Args) -> Result<(), String> {
     };
     let mut served = pin!(async {
         tokio::select! {
-            outcome = health::serve(args.health, gates, stages.clone(), context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
+            outcome = health::serve(args.health, servers, stages.clone(), context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
             // Until the end: what the others are answering needs it.
             outcome = nodes::run(context.clone(), args.nodes, connected.clone()) => Err(format!("no connections of node agents: {outcome:?}")),
             outcome = futures::future::try_join(webhooks, subresources) => outcome.map(|_| ()),

@@ -162,32 +162,6 @@ pub struct Asked {
     pub number: Option<Number>,
 }
 
-impl ControlRequest {
-    /// Whether it changes the machine, and is answered by what became of it: what may have a [`Number`].
-    #[must_use]
-    pub const fn is_change(&self) -> bool {
-        match self {
-            Self::Stop { .. }
-            | Self::Pause
-            | Self::Unpause
-            | Self::Reset
-            | Self::SoftReboot
-            | Self::Freeze { .. }
-            | Self::Unfreeze => true,
-            Self::Status
-            | Self::Watch
-            | Self::Guest { .. }
-            | Self::Console { .. }
-            | Self::Vnc { .. }
-            | Self::Screenshot { .. }
-            | Self::Qmp { .. }
-            | Self::Probe { .. }
-            // Asked inside the pod, where no connection is lost between one try and the next.
-            | Self::BackupHook { .. } => false,
-        }
-    }
-}
-
 /// How a run is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "mode")]
@@ -276,7 +250,7 @@ pub enum ControlReply {
 
 /// KubeVirt's phases of a VMI that a supervisor can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Phase {
+pub enum ReportedPhase {
     /// QEMU runs the guest, or holds it paused.
     Running,
     /// The run ended well.
@@ -311,7 +285,7 @@ pub struct Status {
     /// UID of the VMI.
     pub uid: String,
     /// The phase.
-    pub phase: Phase,
+    pub phase: ReportedPhase,
     /// When the phase began, milliseconds since 1970.
     pub phase_since_ms: i64,
     /// Set while vCPUs are stopped.
@@ -488,6 +462,7 @@ pub struct Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::ChangeRequest;
     use crate::testing::AUDIT_ID;
     use crate::wire;
 
@@ -519,7 +494,8 @@ mod tests {
         assert_eq!(line, r#"{"ask":"reset","number":{"id":"n-1","run":"r-1"}}"#);
         assert_eq!(wire::decode::<Asked>(line.as_bytes()).unwrap(), asked);
         assert_eq!(wire::decode::<ControlRequest>(line.as_bytes()).unwrap(), ControlRequest::Reset);
-        assert!(asked.request.is_change() && !ControlRequest::Status.is_change());
+        assert_eq!(asked.request.change(), Some(ChangeRequest::Reset));
+        assert_eq!(ControlRequest::Status.change(), None);
     }
 
     #[test]

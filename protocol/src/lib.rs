@@ -18,6 +18,7 @@
 pub mod agent;
 pub mod backup_hook;
 pub mod causes;
+pub mod change;
 pub mod control;
 pub mod exit;
 pub mod guest;

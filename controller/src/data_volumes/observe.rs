@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{ProgressByName, asks_for_claim, is_absent, progress};
 use crate::context::{ReconcileError, while_trying};
 use crate::reconcilers::{Leader, Waiter};
-use crate::stores::{DataVolumes, Kept, VolumeClaims};
+use crate::stores::{Cached, DataVolumes, VolumeClaims};
 
 /// Claims by their name; one that does not exist is not among them.
 pub(crate) type Claims = BTreeMap<String, PersistentVolumeClaim>;
@@ -23,7 +23,7 @@ pub(crate) async fn claims(
     names: impl Iterator<Item = String>,
     waiter: &Waiter,
 ) -> Result<Claims, ReconcileError> {
-    let api: Api<Kept<VolumeClaims>> = Api::namespaced(leader.context.client.clone(), namespace);
+    let api: Api<Cached<VolumeClaims>> = Api::namespaced(leader.context.client.clone(), namespace);
     let mut found = Claims::new();
     for name in names.filter(|name| may_exist(name)) {
         leader.waiting.waits(namespace, &name, waiter.clone());
@@ -71,7 +71,7 @@ async fn asked(client: &Client, namespace: &str, name: &str) -> Result<Option<Va
     if !may_exist(name) {
         return Ok(None);
     }
-    let api: Api<Kept<DataVolumes>> = Api::namespaced(client.clone(), namespace);
+    let api: Api<Cached<DataVolumes>> = Api::namespaced(client.clone(), namespace);
     match api.get(name).await {
         Ok(volume) => Ok(Some(volume.raw())),
         Err(kube::Error::Api(status)) if is_absent(&status) => Ok(None),

@@ -28,7 +28,7 @@ const _: () = assert!(WITHIN.as_secs() < REPEATED_WITHIN_SECONDS);
 const STATUS_WITHIN: Duration = Duration::from_secs(3);
 
 /// A change of one machine, and until when it is tried.
-pub(crate) struct Change<'a> {
+pub(crate) struct NumberedChange<'a> {
     nodes: &'a Nodes,
     place: &'a Place,
     by: &'a Requester,
@@ -37,7 +37,7 @@ pub(crate) struct Change<'a> {
     end: Instant,
 }
 
-impl<'a> Change<'a> {
+impl<'a> NumberedChange<'a> {
     /// One that begins now. `instance` is the UID of the instance that it is for.
     pub(crate) fn begin(nodes: &'a Nodes, place: &'a Place, by: &'a Requester, instance: &'a str) -> Self {
         let id = uuid::Uuid::new_v4().to_string();

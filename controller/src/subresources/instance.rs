@@ -17,7 +17,7 @@ use kube::{Api, Resource};
 use super::answer::internal;
 use super::server::Serving;
 use crate::events::NewEvent;
-use crate::nodes::change::Change as Asking;
+use crate::nodes::change::NumberedChange;
 use crate::nodes::control::{ControlError, Requester, place_of};
 use crate::vmi::history::Place;
 
@@ -108,7 +108,7 @@ async fn carry_out(
 ) -> Result<(), Refusal> {
     let place = place(vmi)?;
     let Some(_turn) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
-    let asking = Asking::begin(&serving.nodes, &place, by, vmi.metadata.uid.as_deref().unwrap_or_default());
+    let asking = NumberedChange::begin(&serving.nodes, &place, by, vmi.metadata.uid.as_deref().unwrap_or_default());
     let reply = asking.ask(change.request).await.map_err(unanswered)?;
     match reply {
         ControlReply::AlreadySo | ControlReply::Done => Ok(()),

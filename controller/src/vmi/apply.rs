@@ -12,7 +12,7 @@ use super::{fields, leaving, out_of_memory, start, status};
 use crate::context::{FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
 use crate::events::{EventReason, NewEvent};
 use crate::reconcilers::Leader;
-use crate::stores::{Instances, Kept};
+use crate::stores::{Cached, Instances};
 use crate::unread::{self, NamespacedName};
 
 const CREATE_CLAIM: &str = "create the claim for the firmware's variables";
@@ -107,7 +107,7 @@ async fn take(
             }
         }
         Step::RemoveFinalizer { rest } => {
-            let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
+            let instances: Api<Cached<Instances>> = Api::namespaced(context.client.clone(), namespace);
             leader.histories.forget(uid);
             // The list is of this version: one that another program has removed since may not be added again.
             let version = &vmi.metadata.resource_version;

@@ -31,7 +31,7 @@ use uuid::Uuid;
 use crate::stores::ObjectKey;
 
 pub use mutate::mutate;
-pub use server::{Gate, run};
+pub use server::{Readiness, run};
 pub use validate::validate;
 
 /// What is asked.

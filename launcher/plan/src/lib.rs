@@ -123,7 +123,7 @@ struct Parts {
     backend: garboard_machine::memory::MemoryBackend,
     clock: clock::ClockPlan,
     firmware: firmware::Firmware,
-    display: Display,
+    display: ScreenPlan,
     serials: Vec<SerialPlan>,
     disks: Vec<DiskPlan>,
     interfaces: Vec<InterfacePlan>,

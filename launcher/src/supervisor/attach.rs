@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use garboard_agent::client::Plumbed;
 use garboard_agent::line_socket::next_client;
 use garboard_machine::features::Accelerator;
-use garboard_plan::{DiskPlan, Display, InterfacePlan, LaunchPlan};
+use garboard_plan::{DiskPlan, InterfacePlan, LaunchPlan, ScreenPlan};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{DiskStatus, InterfaceStatus, QmpAccess, Status};
 use garboard_protocol::paths;
@@ -127,7 +127,7 @@ pub(crate) async fn machine(
     if !plan.serials.is_empty() {
         tokio::spawn(serve_console(context.clone(), receivers.console));
     }
-    if plan.display == Display::Vnc {
+    if plan.display == ScreenPlan::Vnc {
         tokio::spawn(serve_vnc(receivers.vnc, monitor_seen.clone()));
     }
     tokio::spawn(broker::serve(receivers.qmp, monitor_seen.clone(), context.clone(), live.clone()));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_agent::line_socket::next_client;
+use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::{
     Asked, ConsoleAccess, ControlReply, ControlRequest, GuestQuestion, QmpAccess, Session, Status,
 };
@@ -28,7 +29,7 @@ use super::screenshot::{Pointer, Screen};
 use super::session::{self, ScreenSession, Wire};
 use super::trace::Cause;
 use super::{guest_probe, guest_report, numbered};
-use crate::vm::{Request, Verdict};
+use crate::vm::Verdict;
 
 /// A request line of a user is short; a probe's command may be a script.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
@@ -188,15 +189,15 @@ async fn serve_request(
             answer(&mut stream, &ControlReply::Status(Box::new(status))).await
         }
         ControlRequest::Watch => watch_status(stream, senders.status).await,
-        ControlRequest::Stop { mode } => ask(&mut stream, &senders, Request::Stop(mode), asker).await,
-        ControlRequest::Pause => ask(&mut stream, &senders, Request::Pause, asker).await,
-        ControlRequest::Unpause => ask(&mut stream, &senders, Request::Unpause, asker).await,
-        ControlRequest::Reset => ask(&mut stream, &senders, Request::Reset, asker).await,
-        ControlRequest::SoftReboot => ask(&mut stream, &senders, Request::SoftReboot, asker).await,
+        ControlRequest::Stop { mode } => ask(&mut stream, &senders, ChangeRequest::Stop(mode), asker).await,
+        ControlRequest::Pause => ask(&mut stream, &senders, ChangeRequest::Pause, asker).await,
+        ControlRequest::Unpause => ask(&mut stream, &senders, ChangeRequest::Unpause, asker).await,
+        ControlRequest::Reset => ask(&mut stream, &senders, ChangeRequest::Reset, asker).await,
+        ControlRequest::SoftReboot => ask(&mut stream, &senders, ChangeRequest::SoftReboot, asker).await,
         ControlRequest::Freeze { thaw_after_seconds } => {
-            have_done(&mut stream, &senders, Request::Freeze { thaw_after_seconds }, asker).await
+            have_done(&mut stream, &senders, ChangeRequest::Freeze { thaw_after_seconds }, asker).await
         }
-        ControlRequest::Unfreeze => have_done(&mut stream, &senders, Request::Unfreeze, asker).await,
+        ControlRequest::Unfreeze => have_done(&mut stream, &senders, ChangeRequest::Unfreeze, asker).await,
         ControlRequest::Guest { about } => {
             let found = guest_report::ask(about, &senders.agent, &senders.status).await;
             answer(&mut stream, &found.unwrap_or_else(denied)).await
@@ -248,7 +249,12 @@ pub(super) async fn answer(stream: &mut UnixStream, reply: &ControlReply) -> io:
     stream.write_all(&wire::encode(reply)?).await
 }
 
-async fn ask(stream: &mut UnixStream, senders: &ControlSenders, request: Request, asker: Asker) -> io::Result<()> {
+async fn ask(
+    stream: &mut UnixStream,
+    senders: &ControlSenders,
+    request: ChangeRequest,
+    asker: Asker,
+) -> io::Result<()> {
     let reply = verdict(senders, request, asker, None).await;
     answer(stream, &reply).await
 }
@@ -257,7 +263,7 @@ async fn ask(stream: &mut UnixStream, senders: &ControlSenders, request: Request
 async fn have_done(
     stream: &mut UnixStream,
     senders: &ControlSenders,
-    request: Request,
+    request: ChangeRequest,
     asker: Asker,
 ) -> io::Result<()> {
     let reply = outcome(senders, request, asker).await;
@@ -265,7 +271,7 @@ async fn have_done(
 }
 
 /// The answer when the guest agent has done it.
-pub(super) async fn outcome(senders: &ControlSenders, request: Request, asker: Asker) -> ControlReply {
+pub(super) async fn outcome(senders: &ControlSenders, request: ChangeRequest, asker: Asker) -> ControlReply {
     let (done, outcome) = oneshot::channel();
     let reply = verdict(senders, request, asker, Some(done)).await;
     if reply != ControlReply::Queued {
@@ -278,7 +284,12 @@ pub(super) async fn outcome(senders: &ControlSenders, request: Request, asker: A
     }
 }
 
-async fn verdict(senders: &ControlSenders, request: Request, asker: Asker, done: Option<Outcome>) -> ControlReply {
+async fn verdict(
+    senders: &ControlSenders,
+    request: ChangeRequest,
+    asker: Asker,
+    done: Option<Outcome>,
+) -> ControlReply {
     let (reply, verdict) = oneshot::channel();
     let posted = senders
         .requests

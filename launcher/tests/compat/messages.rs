@@ -50,7 +50,7 @@ impl Message for ControlRequest {
     fn sent(self) -> Value {
         let has_user = !matches!(self, Self::Probe { .. } | Self::BackupHook { .. });
         let [claimed_user, audit_id] = ["ada", AUDIT_ID].map(|claim| has_user.then(|| claim.to_owned()));
-        let number = self.is_change().then(|| Number { id: AUDIT_ID.to_owned(), run: "r".to_owned() });
+        let number = self.change().map(|_| Number { id: AUDIT_ID.to_owned(), run: "r".to_owned() });
         serde_json::to_value(Asked { request: self, claimed_user, audit_id, number }).unwrap()
     }
 

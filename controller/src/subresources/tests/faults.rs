@@ -21,8 +21,8 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-use super::instance::{BASE, NODE, POD, running};
-use super::{Peer, api, vm};
+use super::instance::{BASE, NODE, running};
+use super::{Peer, api, played, vm};
 
 /// For what has to come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,17 +39,12 @@ struct Machine {
 
 impl Supervisors for Machine {
     async fn open(&self, pod_uid: &str) -> Result<Opened, Refusal> {
-        if pod_uid != POD {
-            return Err(Refusal::NoSupervisor);
-        }
-        let (ours, theirs) = UnixStream::pair().map_err(|_| Refusal::Busy)?;
         let machine = self.clone();
-        tokio::spawn(async move {
+        played::open(pod_uid, |socket| async move {
             machine.open.fetch_add(1, Ordering::SeqCst);
-            let _ = machine.serve(theirs).await;
+            let _ = machine.serve(socket).await;
             machine.open.fetch_sub(1, Ordering::SeqCst);
-        });
-        Ok(Opened { socket: ours, place: None })
+        })
     }
 }
 

@@ -1,14 +1,13 @@
 //! Requests that go down to a supervisor: the real connection of an agent, and a supervisor that is played.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, Session, Status};
 use garboard_protocol::guest::{GuestReport, GuestSubject, GuestUser};
 use garboard_protocol::testing::AUDIT_ID;
 use garboard_protocol::{session, wire};
-use garboard_tunnel::agent::{self, Opened, Refusal, Supervisors};
+use garboard_tunnel::agent::{Opened, Refusal, Supervisors};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -19,7 +18,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::forward::answered;
-use super::{Api, Peer, api, vm, vmi};
+use super::{Api, Peer, api, played, vm, vmi};
 
 pub(super) const NODE: &str = "node-1";
 pub(super) const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
@@ -39,12 +38,7 @@ struct Played {
 
 impl Supervisors for Played {
     async fn open(&self, pod_uid: &str) -> Result<Opened, Refusal> {
-        if pod_uid != POD {
-            return Err(Refusal::NoSupervisor);
-        }
-        let (ours, theirs) = UnixStream::pair().map_err(|_| Refusal::Busy)?;
-        tokio::spawn(self.clone().answer(theirs));
-        Ok(Opened { socket: ours, place: None })
+        played::open(pod_uid, |socket| self.clone().answer(socket))
     }
 }
 
@@ -127,16 +121,7 @@ async fn connected(vmi: Value) -> (Api, Played) {
 
 async fn connected_to(vmi: Value, played: Played) -> (Api, Played) {
     let api = api(true, vm("Always"), Some(vmi));
-    let (above, below) = UnixStream::pair().unwrap();
-    tokio::spawn(agent::serve(below, Arc::new(played.clone())));
-    let nodes = api.nodes.clone();
-    tokio::spawn(async move { nodes.serve(NODE, above).await });
-    let connecting = async {
-        while api.nodes.is_empty() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), connecting).await.unwrap();
+    drop(played::connect(&api, played.clone()).await);
     (api, played)
 }
 

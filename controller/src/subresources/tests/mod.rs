@@ -21,6 +21,7 @@ mod faults;
 mod forward;
 mod instance;
 mod numbered;
+mod played;
 use crate::context::Context;
 use crate::settings::{Defaults, Settings};
 
