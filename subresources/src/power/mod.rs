@@ -42,6 +42,8 @@ const NOT_RUNNING: &str = "VM is not running";
 const SHORTEST_GRACE: i64 = 1;
 /// A condition of another controller: volumes have to be repaired by hand first.
 const MANUAL_RECOVERY: &str = "ManualRecoveryRequired";
+/// A condition of another controller: volumes are being copied to other claims. A restart would leave them half copied.
+const VOLUMES_CHANGE: &str = "VolumesChange";
 const RECOVERY: &str = "VM recovery required: a volume migration failed, and its volumes have to be put right by hand";
 
 impl Machine<'_> {
@@ -64,9 +66,9 @@ impl Machine<'_> {
         self.alive().is_some_and(|vmi| !is_unset && Phase::of(vmi) != Phase::Unknown)
     }
 
-    fn needs_recovery(&self) -> bool {
+    fn is_true(&self, condition: &str) -> bool {
         let mut conditions = self.vm.status.iter().flat_map(|status| &status.conditions);
-        conditions.any(|each| each.r#type == MANUAL_RECOVERY && each.status == "True")
+        conditions.any(|each| each.r#type == condition && each.status == "True")
     }
 }
 
@@ -78,7 +80,7 @@ pub fn start(machine: &Machine<'_>, options: &StartOptions) -> Result<Change, Re
     if machine.is_active() {
         return Err(Refusal::Conflict("VM is already running".to_owned()));
     }
-    if machine.needs_recovery() {
+    if machine.is_true(MANUAL_RECOVERY) {
         return Err(Refusal::Conflict(RECOVERY.to_owned()));
     }
     let strategy = machine.strategy()?;
@@ -125,7 +127,7 @@ pub fn stop(machine: &Machine<'_>, options: &StopOptions) -> Result<Change, Refu
 /// A restart.
 ///
 /// # Errors
-/// There is no instance, or its strategy has one run or none.
+/// There is no instance, its strategy has one run or none, or its volumes are being copied.
 pub fn restart(machine: &Machine<'_>, options: &RestartOptions) -> Result<Change, Refusal> {
     let at_once = match options.grace_period_seconds {
         None => false,
@@ -133,6 +135,9 @@ pub fn restart(machine: &Machine<'_>, options: &RestartOptions) -> Result<Change
         Some(1..) => return Err(bad("For force restart, only gracePeriod=0 is supported for now")),
         Some(_) => return Err(bad("gracePeriod has to be greater or equal to 0")),
     };
+    if machine.is_true(VOLUMES_CHANGE) {
+        return Err(Refusal::Conflict(RECOVERY.to_owned()));
+    }
     let strategy = machine.strategy()?;
     if matches!(strategy, RunStrategy::Halted | RunStrategy::Once) {
         // The misspelling is KubeVirt's, and clients look for it.

@@ -162,10 +162,20 @@ fn a_patch_tests_what_was_decided_on_and_forgets_starts_that_failed() {
 }
 
 #[test]
-fn a_machine_whose_volumes_need_hands_is_not_started() {
-    let mut machine = vm("Manual", &[]);
-    let condition = json!({ "type": "ManualRecoveryRequired", "status": "True" });
-    machine.status.as_mut().unwrap().conditions = vec![serde_json::from_value(condition).unwrap()];
-    let outcome = start(&Machine { vm: &machine, vmi: None }, &StartOptions::default());
-    assert_eq!(outcome.unwrap_err().code(), 409);
+fn a_machine_whose_volumes_need_hands_is_not_started_and_one_whose_volumes_move_is_not_restarted() {
+    let with = |condition: &str, status: &str| {
+        let mut machine = vm("Manual", &[]);
+        let condition = json!({ "type": condition, "status": status });
+        machine.status.as_mut().unwrap().conditions = vec![serde_json::from_value(condition).unwrap()];
+        machine
+    };
+    let running = vmi("Running");
+    let starts = |vm: &VirtualMachine| outcome_of(start(&Machine { vm, vmi: None }, &StartOptions::default()));
+    let restarts =
+        |vm: &VirtualMachine| outcome_of(restart(&Machine { vm, vmi: running.as_ref() }, &RestartOptions::default()));
+    let refused = "409: a volume migration failed, and its volumes have to be put right by hand";
+    assert_eq!(starts(&with("ManualRecoveryRequired", "True")), refused);
+    assert_eq!(restarts(&with("VolumesChange", "True")), refused);
+    assert_eq!(restarts(&with("VolumesChange", "False")), "Stop,Start");
+    assert_eq!(starts(&with("VolumesChange", "True")), "Start");
 }
