@@ -168,6 +168,9 @@ async fn apply(
         };
         patched.map_err(conflict)?;
     }
+    if let Some(patch) = &change.instance_patch {
+        shorten(serving, call, dry_run, patch).await?;
+    }
     let pod = vmi.and_then(pod::name);
     if let (Some(seconds), Some(pod)) = (change.end_within, pod) {
         let pods: Api<Pod> = Api::namespaced(serving.context.client.clone(), call.namespace);
@@ -180,6 +183,20 @@ async fn apply(
         }
     }
     Ok(())
+}
+
+/// Writes the shorter time of a stop into the instance, after the stop: one that was refused leaves it as it is. Of an instance
+/// that is gone there is nothing to hurry.
+async fn shorten(serving: &Serving, call: &Call<'_>, dry_run: bool, patch: &Value) -> Result<(), Refusal> {
+    let instances: Api<VirtualMachineInstance> = Api::namespaced(serving.context.client.clone(), call.namespace);
+    let patch = serde_json::from_value(patch.clone()).map_err(|error| Refusal::Internal(error.to_string()))?;
+    let patch: Patch<VirtualMachineInstance> = Patch::Json(patch);
+    let params = PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    match instances.patch(call.name, &params, &patch).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(conflict(error)),
+    }
 }
 
 pub(super) fn internal(error: kube::Error) -> Refusal {
