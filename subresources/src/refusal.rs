@@ -224,7 +224,7 @@ mod tests {
         let missing = status("virtualmachines/a/migrate", Refusal::NoInstance);
         assert_eq!(missing["message"], r#"virtualmachineinstance.kubevirt.io "a" not found"#);
         assert_eq!((&missing["code"], &missing["details"]["kind"]), (&json!(404), &json!("virtualmachineinstance")));
-        let busy = status("virtualmachineinstances/a/unpause", Refusal::MachineConflict("busy".to_owned()));
+        let busy = status("virtualmachineinstances/a/freeze", Refusal::MachineConflict("busy".to_owned()));
         assert_eq!(busy["message"], r#"Operation cannot be fulfilled on virtualmachine.kubevirt.io "a": busy"#);
         assert_eq!((&busy["code"], &busy["details"]["kind"]), (&json!(409), &json!("virtualmachine")));
     }

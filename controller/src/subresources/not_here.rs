@@ -27,7 +27,7 @@ async fn answer(serving: &Serving, call: &Call<'_>, what: NotHere) -> Result<Ref
     Ok(what.refusal(Found { vm: vm.as_ref(), vmi: vmi.as_ref() }))
 }
 
-/// The path names the machine: that there is no instance is said of the instance.
+/// The path names the machine; the missing object is its instance.
 fn of_machine(refusal: Refusal) -> Refusal {
     if refusal == Refusal::NotFound { Refusal::NoInstance } else { refusal }
 }

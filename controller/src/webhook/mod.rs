@@ -56,7 +56,7 @@ enum Writer {
     Controller,
     /// A node agent.
     Agent,
-    /// Anybody else.
+    /// Another user.
     Other,
 }
 

@@ -32,7 +32,7 @@ impl Answer {
     }
 }
 
-/// What is said of a subresource.
+/// A subresource in OpenAPI.
 #[derive(Debug)]
 pub(super) struct Described {
     /// The subresource; empty for the route without an object.
