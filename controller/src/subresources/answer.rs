@@ -27,6 +27,9 @@ use crate::pod;
 /// The API server's answer to a JSON patch whose `test` fails (`k8s.io/apimachinery/pkg/api/errors`, status 422).
 const TEST_FAILED: &str = "the server rejected our request due to an error in our request";
 
+/// HTTP's status for a change that a webhook refuses, and for a JSON patch that does not apply.
+const INVALID: u16 = 422;
+
 /// How often a change is tried again whose object was changed after it was read.
 const ATTEMPTS: usize = 3;
 
@@ -195,6 +198,11 @@ async fn shorten(serving: &Serving, call: &Call<'_>, dry_run: bool, patch: &Valu
     match instances.patch(call.name, &params, &patch).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        // A controller of an earlier version may answer the webhook. The pod is ended at the shorter time all the same.
+        Err(kube::Error::Api(status)) if status.code == INVALID && !status.message.contains(TEST_FAILED) => {
+            tracing::warn!(error = %status.message, "the shorter time was not written into the instance");
+            Ok(())
+        }
         Err(error) => Err(conflict(error)),
     }
 }
