@@ -127,6 +127,8 @@ pub mod annotation {
 pub mod installation_annotation {
     /// What becomes of supervisors in running pods when the launcher's image is another one: with [`DISABLED`] they stay as they are.
     pub const LAUNCHER_UPDATE: &str = "garboard.dev/launcher-update";
+    /// The image of libguestfs tools that the subresource `guestfs` answers with, as a whole reference.
+    pub const GUESTFS_IMAGE: &str = "garboard.dev/guestfs-image";
     /// The value that switches a feature off.
     pub const DISABLED: &str = "Disabled";
 }

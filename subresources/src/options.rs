@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::body::{document, unread};
@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 pub const LONGEST_BODY: usize = 2 << 20;
 
 /// `StartOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StartOptions {
     /// The guest's vCPUs stay stopped until `unpause`.
@@ -24,7 +24,7 @@ pub struct StartOptions {
 }
 
 /// `StopOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StopOptions {
     /// Seconds that the guest has to power itself down; its specification's, if it is not set.
@@ -34,7 +34,7 @@ pub struct StopOptions {
 }
 
 /// `PauseOptions` and `UnpauseOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PauseOptions {
     /// `All`: nothing is done.
@@ -42,7 +42,7 @@ pub struct PauseOptions {
 }
 
 /// `EvacuateCancelOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EvacuateCancelOptions {
     /// The node that the instance was to leave when the caller looked; none: whichever it is.
@@ -55,7 +55,7 @@ pub struct EvacuateCancelOptions {
 const UNFREEZE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// `FreezeUnfreezeTimeout`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FreezeOptions {
     /// After how long they are thawed unasked, as `metav1.Duration`: a text of Go's form.
@@ -80,7 +80,7 @@ impl FreezeOptions {
 }
 
 /// `RestartOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RestartOptions {
     /// Zero ends the guest at once; without it the guest has the time of its specification. Others are refused.

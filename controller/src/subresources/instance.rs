@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use garboard_api::VirtualMachineInstance;
 use garboard_api::conditions::Reason;
+use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{ControlReply, ControlRequest, Status};
 use garboard_protocol::text::printable;
@@ -65,6 +65,11 @@ pub(super) async fn change(
 ) -> Result<Response, Refusal> {
     let change = Change::read(question, body)?;
     let dry_run = change.dry_run;
+    if question == Question::Unpause {
+        let machines: Api<VirtualMachine> = Api::namespaced(serving.context.client.clone(), call.namespace);
+        let vm = machines.get_opt(call.name).await.map_err(internal)?;
+        instance::machine_permits(question, vm.as_ref())?;
+    }
     let vmi = instance(serving, call).await?;
     instance::may_ask(question, &vmi)?;
     if !dry_run {

@@ -1,14 +1,16 @@
 """The aggregated API subresources.kubevirt.io: virtctl starts and stops machines; only an API server is believed."""
 
+import contextlib
 import functools
 import json
 import pathlib
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import NAMESPACE, Object
+from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE, Object
 from garboard_e2e.cluster.objects import machine
 from garboard_e2e.cluster.person import Tool
 from garboard_e2e.cluster.virtctl import virtctl as client
@@ -62,6 +64,22 @@ def test_a_paused_start_stops_the_processors(kube: Kube, virtctl: Tool) -> None:
     kube.shows("paused", "Paused")
 
 
+@contextlib.contextmanager
+def times_of(kube: Kube, name: str) -> Iterator[list[str]]:
+    """The times that a guest had to shut down, as a watch saw them. The first is there before anything is done."""
+    output = 'jsonpath={.spec.terminationGracePeriodSeconds}{"\\n"}'
+    command = [str(kube.tool), "-n", NAMESPACE, "get", "vmi", name, "--watch", "-o", output]
+    times: list[str] = []
+    with subprocess.Popen(command, env=kube.environment, stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        times.append(watch.stdout.readline().strip())
+        try:
+            yield times
+        finally:
+            watch.terminate()
+        times.extend(watch.stdout.read().split())
+
+
 def test_a_forced_stop_does_not_wait_for_the_guest(kube: Kube, virtctl: Tool) -> None:
     deaf = machine("deaf", "Manual", tests="ignore-power")
     # It ignores the power button: unforced, it would be waited for an hour.
@@ -72,8 +90,13 @@ def test_a_forced_stop_does_not_wait_for_the_guest(kube: Kube, virtctl: Tool) ->
     kube.has_shell("deaf")
     longer = virtctl.call("stop", "deaf", "--force", "--grace-period", "7200")
     assert longer.returncode != 0 and "cannot be prolonged" in longer.stderr, longer.stderr
-    virtctl.run("stop", "deaf", "--force", "--grace-period", "0")
-    kube.is_gone("deaf")
+    shorter = '{"spec":{"terminationGracePeriodSeconds":1}}'
+    refused = kube.kubectl("patch", "vmi", "deaf", "--type=merge", "-p", shorter, code=1)
+    assert "a machine that runs keeps what it was started with" in refused, refused
+    with times_of(kube, "deaf") as times:
+        virtctl.run("stop", "deaf", "--force", "--grace-period", "0")
+        kube.is_gone("deaf")
+    assert "0" in times, times
     kube.shows("deaf", "Stopped")
 
 
@@ -111,12 +134,15 @@ def test_discovery_lists_what_is_served_and_nothing_else(kube: Kube) -> None:
     described = json.loads(kube.kubectl("get", "--raw", "/openapi/v2", namespace=None))
     start = f"{BASE}/namespaces/{{namespace}}/virtualmachines/{{name}}/start"
     assert start in described["paths"]
+    assert "gracePeriod" in described["definitions"]["v1.StopOptions"]["properties"], described["definitions"].keys()
     documents = json.loads(kube.kubectl("get", "--raw", "/openapi/v3", namespace=None))["paths"]
     for version in ("v1", "v1alpha3", "v1alpha2"):
         url = documents[f"apis/subresources.kubevirt.io/{version}"]["serverRelativeURL"]
         document = json.loads(kube.kubectl("get", "--raw", url, namespace=None))
         assert document["openapi"].startswith("3.0"), document
-        assert start.replace("/v1/", f"/{version}/") in document["paths"], document["paths"].keys()
+        operation = document["paths"][start.replace("/v1/", f"/{version}/")]
+        # The first clients start by GET, which has no options.
+        assert ("requestBody" in operation.get("put", {})) == (version != "v1alpha2"), operation
 
 
 def requests_of(kube: Kube, name: str) -> list[Object]:
@@ -149,13 +175,45 @@ def test_what_is_not_there_or_not_served_is_reported(kube: Kube, virtctl: Tool) 
     )
     kube.apply(machine("still", "Halted"))
     refusals = {
-        ("migrate", "still"): "VMI is not running",
+        ("migrate", "still"): 'virtualmachineinstance.kubevirt.io "still" not found',
         ("memory-dump", "remove", "still"): "no association found",
-        ("removevolume", "still", "--volume-name=x"): "HotplugVolumes feature gate is not enabled",
+        ("removevolume", "still", "--volume-name=x"): "Enable DeclarativeHotplugVolumes or HotplugVolumes feature gate",
     }
     for command, text in refusals.items():
         refused = virtctl.call(*command)
         assert refused.returncode != 0 and text in refused.stderr, f"{command}: {refused.stderr}"
+    path = f"{BASE}/namespaces/{NAMESPACE}/virtualmachines/still/addinterface"
+    plugged = kube.kubectl("replace", "--raw", path, "-f", "-", text="{}", code=1, namespace=None)
+    assert "addinterface is not a route of this version" in plugged, plugged
+    profiler = kube.kubectl("get", "--raw", f"{BASE}/start-cluster-profiler", code=1, namespace=None)
+    assert "feature gate must be enabled" in profiler, profiler
+
+
+def test_a_machine_that_is_carried_is_expanded_if_something_reads_each_of_its_fields(kube: Kube) -> None:
+    path = f"{BASE}/namespaces/{NAMESPACE}/expand-vm-spec"
+    # As client-go sends it: without a kind.
+    carried = {key: value for key, value in machine("bare", "Halted").items() if key not in ("apiVersion", "kind")}
+    expanded = json.loads(kube.kubectl("replace", "--raw", path, "-f", "-", text=json.dumps(carried), namespace=None))
+    assert expanded["kind"] == "VirtualMachine" and expanded["metadata"]["name"] == "bare", expanded
+    carried["spec"]["template"]["spec"]["domain"]["cpus"] = {"cores": 2}
+    refused = kube.kubectl("replace", "--raw", path, "-f", "-", text=json.dumps(carried), code=1, namespace=None)
+    assert "Object is not a valid VirtualMachine" in refused, refused
+    assert "spec.template.spec.domain.cpus" in refused, refused
+
+
+def test_virtctl_guestfs_takes_the_image_that_the_administrator_names(kube: Kube, virtctl: Tool) -> None:
+    unnamed = virtctl.call("guestfs", "no-claim")
+    assert unnamed.returncode != 0 and "garboard.dev/guestfs-image" in unnamed.stderr, unnamed.stderr
+    image = "registry.example/tools/guestfs:9"
+    annotate = ["annotate", "kubevirt/kubevirt"]
+    kube.kubectl(*annotate, f"garboard.dev/guestfs-image={image}", namespace=INSTALLED_IN)
+    try:
+        # Each replica learns of it a moment later.
+        kube.ask_until("the image", lambda: f"Use image: {image}" in virtctl.call("guestfs", "no-claim").stdout)
+        answer = json.loads(kube.kubectl("get", "--raw", f"{BASE}/guestfs", namespace=None))
+        assert answer["gsImage"] == image, answer
+    finally:
+        kube.kubectl(*annotate, "garboard.dev/guestfs-image-", namespace=INSTALLED_IN)
 
 
 # Requests by GET that are refused in this version, and what the refusal says.
