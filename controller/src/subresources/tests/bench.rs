@@ -29,8 +29,9 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
+use super::super::limits::{self, STREAMS};
 use super::super::peer::PeerAcceptor;
-use super::forward::with_guest;
+use super::forward::with_guest_and;
 use super::instance::{BASE, NODE};
 use crate::certificates::CertifiedKey;
 use crate::certificates::serving::tls;
@@ -52,6 +53,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const MANY: usize = 1000;
 /// Streams of one connection; the tunnel has 256.
 const OF_A_CONNECTION: usize = 200;
+/// Users of one tenant, who have a stream each: as many as one namespace may have on one node, and a few less.
+const OF_A_TENANT: usize = 90;
+const _: () = assert!(OF_A_TENANT < STREAMS.of_a_namespace_on_a_node);
+/// How soon another tenant's stream is open while there are so many.
+const SOON: Duration = Duration::from_secs(10);
 /// What so many idle streams may cost.
 const STREAMS_LIMIT_KIB: i64 = 64 * 1024;
 /// The same of agents: with 8000 of them a controller needs eight times this.
@@ -59,7 +65,7 @@ const AGENTS_LIMIT_KIB: i64 = 128 * 1024;
 /// The common name of the one certificate, which all processes of a test have.
 const NAME: &str = "front-proxy-client";
 
-/// Everything of one is at one address here.
+/// All agents are at one address here. Clients have the places of the program.
 const PLACES: Places = Places { of_an_address: 4096, connections: 4096, ..Places::USUAL };
 
 /// Runs a test in three processes: this one, its clients and machines, and the controller. The first starts the second with enough
@@ -136,7 +142,7 @@ async fn controller() {
         to: jiff::Timestamp::MAX,
     };
     let verifier = WebPkiClientVerifier::builder(roots()).build().unwrap();
-    let api = with_guest();
+    let api = with_guest_and(STREAMS);
     let listen = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (subresources, agents) = (listen(), listen());
     let addresses = [&subresources, &agents].map(|listener| listener.local_addr().unwrap().to_string()).join(" ");
@@ -147,7 +153,7 @@ async fn controller() {
     let handshakes = Handshakes::new(Listener::new(PLACES), shown, AT_ONCE);
     let agents = axum_server::from_tcp(agents).unwrap().acceptor(handshakes).serve(of_agents.into_make_service());
     let shown = RustlsConfig::from_config(http1(tls(&serving, Some(verifier)).unwrap()));
-    let acceptor = PeerAcceptor(RustlsAcceptor::new(shown).acceptor(Listener::new(PLACES)));
+    let acceptor = PeerAcceptor(RustlsAcceptor::new(shown).acceptor(Listener::new(limits::PLACES)));
     let clients = axum_server::from_tcp(subresources).unwrap().acceptor(acceptor);
     let clients = clients.serve(api.routes.clone().into_make_service());
     let mut out = std::io::stdout();
@@ -220,7 +226,8 @@ impl Clients {
         connection.set_nodelay(true).unwrap();
         let tls = TlsConnector::from(Arc::clone(&self.tls));
         let connection = tls.connect(ServerName::try_from("localhost").unwrap(), connection).await.unwrap();
-        let mut request = format!("ws://localhost{BASE}/{path}").into_client_request().unwrap();
+        let base = BASE.replace("/namespaces/ns/", &format!("/namespaces/tenant-{}/", user / OF_A_TENANT));
+        let mut request = format!("ws://localhost{base}/{path}").into_client_request().unwrap();
         request.headers_mut().insert("X-Remote-User", format!("user-{user}").parse().unwrap());
         request.headers_mut().insert("Sec-WebSocket-Protocol", "plain.kubevirt.io".parse().unwrap());
         let opening = tokio_tungstenite::client_async(request, connection);
@@ -305,6 +312,10 @@ fn a_thousand_idle_streams_cost_less_than_64_mib() {
             });
             assert_eq!(echoed.await.unwrap(), Message::binary("x"));
         }
+        let begun = Instant::now();
+        drop(clients.open(MANY + OF_A_TENANT, "console").await);
+        let took = begun.elapsed();
+        assert!(took < SOON, "{took:?}");
         let cost = clients.resident_kib() - before;
         println!("| {MANY} idle streams | {cost} KiB | {} KiB each |", cost / 1000);
         assert!(cost < STREAMS_LIMIT_KIB, "{cost} KiB");
