@@ -46,7 +46,7 @@ pub(super) const STREAMS: Most = Most {
     of_all: 2048,
     of_a_user: 128,
     of_a_namespace: 256,
-    // The agent of a node has 256 at once over one connection (`garboard-tunnel`).
+    // The connection of a node's agent has 256 at once (`STREAMS` in `tunnel/src/lib.rs`).
     of_a_namespace_on_a_node: 96,
 };
 
