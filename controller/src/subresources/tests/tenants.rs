@@ -61,7 +61,7 @@ async fn refusal(answer: Response) -> Value {
 
 /// How many were refused with each code.
 async fn refused(flood: Vec<JoinHandle<Response>>) -> BTreeMap<u64, usize> {
-    let mut codes = BTreeMap::new();
+    let mut codes: BTreeMap<u64, usize> = BTreeMap::new();
     for answer in flood {
         let status = refusal(answer.await.unwrap()).await;
         *codes.entry(status["code"].as_u64().unwrap()).or_default() += 1;
