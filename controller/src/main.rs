@@ -27,6 +27,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The version of this program.
 const VERSION: &str = garboard_protocol::version!();
+/// What else is known of its build (`scripts/version --build`).
+const OF_BUILD: &str = match option_env!("GARBOARD_BUILD") {
+    Some(build) => build,
+    None => "",
+};
 
 /// The controller of Garboard: admits what is written to its kinds, makes VirtualMachineInstances of VirtualMachines, and
 /// pods of them.
@@ -93,6 +98,7 @@ async fn run(args: Args) -> Result<(), String> {
     let (first, listed) = oneshot::channel();
     let following = settings::follow(client.clone(), &args.namespace, defaults, sender, first);
     let (context, publishing) = Context::new(client, args.launcher_image, settings, args.namespace.clone(), VERSION);
+    let context = Context { of_build: OF_BUILD, ..context };
     tokio::spawn(publishing);
     let (webhooks_ready, webhooks) = watch::channel(false);
     let (subresources_ready, subresources) = watch::channel(false);

@@ -27,6 +27,7 @@ pub mod power;
 pub mod refusal;
 pub mod route;
 pub mod routes;
+pub mod version;
 
 /// The name of the group.
 pub const GROUP: &str = "subresources.kubevirt.io";

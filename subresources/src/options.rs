@@ -9,9 +9,18 @@ use serde_json::Value;
 use crate::body::{document, unread};
 use crate::duration;
 use crate::refusal::Refusal;
+use crate::routes::Action;
 
 /// The longest body that is read, in bytes. The largest is a VirtualMachine, which etcd bounds to 1.5 MiB.
 pub const LONGEST_BODY: usize = 2 << 20;
+/// The same where it has no object, but options.
+pub const LONGEST_OPTIONS: usize = 64 << 10;
+
+/// The longest body of a request, in bytes.
+#[must_use]
+pub const fn longest_body(action: Action) -> usize {
+    if matches!(action, Action::ExpandVmSpec) { LONGEST_BODY } else { LONGEST_OPTIONS }
+}
 
 /// `StartOptions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

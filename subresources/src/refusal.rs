@@ -46,15 +46,24 @@ pub enum Refusal {
     MachineConflict(String),
     /// The same of a route that reads what the guest agent reports: KubeVirt answers with 500, and the message of a conflict as text.
     ConflictAsError(String),
+    /// The body did not arrive within so many seconds. 408.
+    SlowBody(u64),
     /// The body is too long. 413.
     TooLarge(usize),
     /// Too much is asked at once. 429.
     TooManyRequests,
+    /// Too many streams are open. 429.
+    TooManyStreams,
     /// Something failed here. 500.
     Internal(String),
     /// Another one has what was asked for. 503.
     Unavailable(String),
+    /// There was no answer within so many seconds. 504.
+    Late(u64),
 }
+
+/// After how many seconds a request may be sent again that was one too many: API servers' own answer.
+const RETRY_AFTER_SECONDS: i32 = 1;
 
 impl Refusal {
     /// The HTTP status.
@@ -72,10 +81,12 @@ impl Refusal {
             Self::NotFound | Self::NoInstance | Self::NoSuchPath | Self::NoLonger(_) => 404,
             Self::MethodNotAllowed => 405,
             Self::Conflict(_) | Self::MachineConflict(_) | Self::ConflictAsError(_) => 409,
+            Self::SlowBody(_) => 408,
             Self::TooLarge(_) => 413,
-            Self::TooManyRequests => 429,
+            Self::TooManyRequests | Self::TooManyStreams => 429,
             Self::Internal(_) => 500,
             Self::Unavailable(_) => 503,
+            Self::Late(_) => 504,
         }
     }
 
@@ -88,10 +99,18 @@ impl Refusal {
             Self::MethodNotAllowed => "MethodNotAllowed",
             Self::Conflict(_) | Self::MachineConflict(_) | Self::ConflictAsError(_) => "Conflict",
             Self::TooLarge(_) => "RequestEntityTooLarge",
-            Self::TooManyRequests => "TooManyRequests",
+            Self::TooManyRequests | Self::TooManyStreams => "TooManyRequests",
             Self::Internal(_) => "InternalError",
             Self::Unavailable(_) => "ServiceUnavailable",
+            Self::SlowBody(_) | Self::Late(_) => "Timeout",
         }
+    }
+
+    /// After how many seconds the request may be sent again; nothing where that would be of no use. It is also the value of the header
+    /// `Retry-After`, without which client-go does not.
+    #[must_use]
+    pub const fn retry_after_seconds(&self) -> Option<i32> {
+        if matches!(self, Self::TooManyRequests | Self::TooManyStreams) { Some(RETRY_AFTER_SECONDS) } else { None }
     }
 
     /// What a client gets.
@@ -111,8 +130,19 @@ impl Refusal {
             Self::Conflict(message) | Self::MachineConflict(message) | Self::ConflictAsError(message) => {
                 format!("Operation cannot be fulfilled on {object}: {message}")
             }
-            Self::TooLarge(limit) => format!("Request entity is too large: limit is {limit}"),
-            Self::TooManyRequests => "too many requests at once; try again".to_owned(),
+            Self::SlowBody(seconds) => format!("Timeout: the body of the request did not arrive within {seconds} s"),
+            Self::TooLarge(limit) => format!("Request entity too large: limit is {limit}"),
+            Self::TooManyRequests => {
+                "too many requests of this user, or to this namespace or machine, at once; try again".to_owned()
+            }
+            Self::TooManyStreams => {
+                "too many streams of this user or to this namespace are open; close one, or try again".to_owned()
+            }
+            Self::Late(seconds) => {
+                format!(
+                    "Timeout: no answer within {seconds} s; it may have been done: look at the machine before you ask again"
+                )
+            }
             Self::Internal(message) => format!("Internal error occurred: {message}"),
         };
         Status {
@@ -145,13 +175,18 @@ impl Refusal {
             });
             return Some(StatusDetails { causes: Some(causes.collect()), ..StatusDetails::default() });
         }
-        let call = call.filter(|_| self.names_its_object())?;
+        let Some(call) = call.filter(|_| self.names_its_object()) else { return self.retry_details() };
         Some(StatusDetails {
             group: Some(GROUP_OF_OBJECTS.to_owned()),
             kind: Some(kind(self.about(call)).to_owned()),
             name: Some(call.name.to_owned()),
             ..StatusDetails::default()
         })
+    }
+
+    fn retry_details(&self) -> Option<StatusDetails> {
+        let of = |seconds| StatusDetails { retry_after_seconds: Some(seconds), ..StatusDetails::default() };
+        self.retry_after_seconds().map(of)
     }
 
     const fn names_its_object(&self) -> bool {
@@ -236,5 +271,30 @@ mod tests {
         let status = serde_json::to_value(refusal.status(None)).unwrap();
         assert_eq!((refusal.code(), &status["reason"], &status["message"]), (400, &json!("BadRequest"), &json!("bad")));
         assert_eq!(status["details"], json!({"causes": [{"field": "spec.x", "message": "no"}, {"message": "no"}]}));
+    }
+
+    #[test]
+    fn what_may_come_later_says_when_and_nothing_else_does() {
+        let shown = |refusal: Refusal| {
+            let status = serde_json::to_value(refusal.status(None)).unwrap();
+            (status["code"].clone(), status["reason"].clone(), status["details"].clone())
+        };
+        let details = json!({"retryAfterSeconds": 1});
+        for refusal in [Refusal::TooManyRequests, Refusal::TooManyStreams] {
+            assert_eq!(refusal.retry_after_seconds(), Some(1));
+            assert_eq!(shown(refusal), (json!(429), json!("TooManyRequests"), details.clone()));
+        }
+        let table = [
+            (Refusal::SlowBody(2), 408, "Timeout"),
+            (Refusal::TooLarge(7), 413, "RequestEntityTooLarge"),
+            (Refusal::Unavailable(String::new()), 503, "ServiceUnavailable"),
+            (Refusal::Late(25), 504, "Timeout"),
+        ];
+        for (refusal, code, reason) in table {
+            assert_eq!((refusal.code(), refusal.retry_after_seconds()), (code, None));
+            assert_eq!(shown(refusal), (json!(code), json!(reason), json!(null)));
+        }
+        let message = Refusal::TooLarge(7).status(None).message.unwrap();
+        assert_eq!(message, "Request entity too large: limit is 7");
     }
 }

@@ -12,7 +12,7 @@ use garboard_subresources::power::{self, Change, Machine, Part};
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::{Call, Endpoint, Method, endpoint};
 use garboard_subresources::routes::Action;
-use garboard_subresources::{discovery, expand, guestfs, open_api};
+use garboard_subresources::{discovery, expand, guestfs, open_api, version};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -53,11 +53,11 @@ pub(super) async fn answer(State(serving): State<Serving>, request: Request) -> 
         Endpoint::Groups => discovery::groups(),
         Endpoint::Group => discovery::group(),
         Endpoint::Resources(version) => discovery::resources(version),
-        Endpoint::Version => version(serving.context.version),
+        Endpoint::Version => version::info(&serving.context.build()),
         Endpoint::OpenApi2 => open_api::v2(serving.context.version),
         Endpoint::OpenApi3 => open_api::v3(),
         Endpoint::OpenApi3Of(version) => open_api::v3_of(version, serving.context.version),
-        Endpoint::Health => json!({ "apiserver": { "connectivity": "ok" } }),
+        Endpoint::Health => return serving.health.answer().await,
         Endpoint::Profiler(what) => return (StatusCode::FORBIDDEN, what.switched_off()).into_response(),
         Endpoint::Guestfs => return libguestfs(&serving),
         Endpoint::Call(_) => return refused(&Refusal::NoSuchPath, None),
@@ -72,15 +72,6 @@ fn libguestfs(serving: &Serving) -> Response {
         Ok(info) => Json(info).into_response(),
         Err(message) => (StatusCode::NOT_IMPLEMENTED, message).into_response(),
     }
-}
-
-/// `version.Info` of KubeVirt. `virtctl` compares the first two numbers with its own.
-fn version(ours: &str) -> Value {
-    json!({
-        "major": "1", "minor": "7", "gitVersion": format!("v1.7.0+garboard.{ours}"), "gitCommit": "", "gitTreeState": "",
-        "buildDate": "", "goVersion": "", "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
-    })
 }
 
 async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -> Result<Response, Refusal> {

@@ -29,7 +29,7 @@ pub(super) async fn read(
     let vmi = get_instance(serving, call).await?;
     instance::may_read(&vmi)?;
     let place = place(&vmi)?;
-    let Some(_turn) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
+    let _turn = serving.turn_to_ask(&place.pod_uid).await?;
     let about = match what {
         Reading::GuestOsInfo => GuestSubject::Info,
         Reading::UserList => GuestSubject::Users,

@@ -112,7 +112,7 @@ async fn carry_out(
     change: Change,
 ) -> Result<(), Refusal> {
     let place = place(vmi)?;
-    let Some(_turn) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
+    let _turn = serving.turn_to_ask(&place.pod_uid).await?;
     let asking = NumberedChange::begin(&serving.nodes, &place, by, vmi.metadata.uid.as_deref().unwrap_or_default());
     let reply = asking.ask(change.request).await.map_err(unanswered)?;
     match reply {

@@ -23,7 +23,7 @@ use garboard_subresources::refusal::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, interval_at};
 
-use super::turns::Turn;
+use super::shares::StreamTurn;
 
 /// The subprotocol of KubeVirt's clients: binary frames of bytes, and nothing else.
 const PLAIN: &str = "plain.kubevirt.io";
@@ -144,7 +144,7 @@ pub(super) async fn websocket(head: &mut Parts) -> Result<WebSocketUpgrade, Refu
 }
 
 /// Answers with 101, and copies both ways from then on. The turn ends with the stream.
-pub(super) fn answer(socket: WebSocketUpgrade, source: impl Source, sink: impl Sink, turn: Turn) -> Response {
+pub(super) fn answer(socket: WebSocketUpgrade, source: impl Source, sink: impl Sink, turn: StreamTurn) -> Response {
     socket.on_upgrade(move |socket| async move {
         relay(socket, source, sink).await;
         drop(turn);

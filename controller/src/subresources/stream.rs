@@ -35,9 +35,9 @@ pub(super) async fn open(
         Which::Vnc => ControlRequest::Vnc { session },
     };
     let socket = relay::websocket(&mut head).await?;
-    let Some(turn) = serving.streams.take(&by.user) else { return Err(Refusal::TooManyRequests) };
     let place = place(&vmi)?;
-    let Some(asking) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
+    let turn = serving.streams.take_on(&place.node, &by.user, call.namespace).ok_or(Refusal::TooManyStreams)?;
+    let asking = serving.turn_to_ask(&place.pod_uid).await?;
     let (reply, stream) = ask(&serving.nodes, &place, by, request).await.map_err(unanswered)?;
     drop(asking);
     let (reader, writer) = tokio::io::split(stream);

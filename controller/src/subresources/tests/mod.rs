@@ -12,9 +12,10 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+use super::limits::STREAMS;
 use super::peer::Peer;
 use super::server::{Serving, routes};
-use super::turns::Turns;
+use super::shares::{Most, Requests};
 
 mod bench;
 mod faults;
@@ -22,6 +23,7 @@ mod forward;
 mod instance;
 mod numbered;
 mod played;
+mod tenants;
 use crate::context::Context;
 use crate::settings::{Defaults, Settings};
 
@@ -32,6 +34,8 @@ struct Api {
     routes: Router,
     context: Context,
     asked: Arc<Mutex<Vec<(String, String, Value)>>>,
+    /// What users and namespaces have under way.
+    requests: Requests,
     /// The nodes whose agents are connected.
     nodes: Nodes,
     /// The launcher pod, if it is there.
@@ -51,7 +55,15 @@ fn header() -> RequestHeader {
     RequestHeader::read(&data).unwrap()
 }
 
+/// Few streams of a user.
+const FEW_STREAMS: Most = Most { of_a_user: 2, ..STREAMS };
+
 fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
+    api_with(allowed, vm, vmi, FEW_STREAMS)
+}
+
+/// The API server that is played here never answers for namespaces whose names begin with `hanging`.
+fn api_with(allowed: bool, vm: Value, vmi: Option<Value>, streams: Most) -> Api {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
     let overtaken: Arc<Mutex<usize>> = Arc::default();
@@ -65,6 +77,9 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
             let (head, body) = request.into_parts();
             let body = http_body_util::BodyExt::collect(body).await?.to_bytes();
             let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+            if path.contains("/namespaces/hanging") {
+                std::future::pending::<()>().await;
+            }
             let missing = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"});
             let (code, answer) = match (path.as_str(), vmi) {
                 (path, _) if path.contains("tokenreviews") => (201, reviewed(&body)),
@@ -99,16 +114,10 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
     let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "0.1.0");
     let (_keeps, header) = tokio::sync::watch::channel(Arc::new(header()));
     let nodes = Nodes::default();
-    let serving = Serving {
-        context: Arc::new(context.clone()),
-        header,
-        turns: Turns::new(16),
-        asks: Turns::new(4),
-        streams: Turns::new(2),
-        nodes: nodes.clone(),
-        dialled: to_loopback,
-    };
-    Api { routes: routes(serving), context, asked, nodes, pod, overtaken }
+    let mut serving = Serving::new(context.clone(), header, nodes.clone(), streams);
+    serving.dialled = to_loopback;
+    let requests = serving.requests.clone();
+    Api { routes: routes(serving), context, asked, requests, nodes, pod, overtaken }
 }
 
 /// A token is the name of its node.
@@ -365,6 +374,9 @@ async fn discovery_needs_no_user() {
     let (_, answer) = api.send(&[], version, None, Value::Null).await;
     assert_eq!(answer["gitVersion"], "v1.7.0+garboard.0.1.0");
     assert!(api.asked.lock().unwrap().is_empty());
+    let (code, health) = api.send(&[], &version.replace("/version", "/healthz"), None, Value::Null).await;
+    assert_eq!((code, &health["apiserver"]["connectivity"]), (200, &json!("ok")));
+    assert_eq!(api.asked.lock().unwrap().len(), 1, "the API server was asked");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::super::instance::NODE;
 use super::machines::Machines;
-use super::{Clients, PATIENCE, Websocket, count, in_processes};
+use super::{Clients, OF_A_TENANT, PATIENCE, Websocket, count, in_processes};
 
 /// How many are open at once.
 const MANY: &str = "GARBOARD_BENCH_MANY";
@@ -21,6 +21,9 @@ const OF_A_CONNECTION: usize = 200;
 const OF_1000_STREAMS: i64 = 64 * 1024;
 /// What the agents of 8000 nodes may cost, KiB.
 const OF_8000_AGENTS: i64 = 1024 * 1024;
+
+/// How soon another tenant's stream is open while there are so many.
+const SOON: Duration = Duration::from_secs(10);
 
 /// These print nothing by themselves.
 const QUIET: Machines = Machines { prints: 0 };
@@ -89,6 +92,10 @@ fn a_thousand_idle_streams_cost_less_than_64_mib() {
         for console in &mut open {
             assert_eq!(echo(console).await, Message::binary("x"));
         }
+        let begun = Instant::now();
+        drop(clients.open(UNCOUNTED + many + OF_A_TENANT, "console").await);
+        let other = begun.elapsed();
+        assert!(other < SOON, "{other:?}");
         let kib = clients.resident_kib() - before;
         Cost { number: many.try_into().unwrap(), kib }.judge("idle streams", took, 1000, OF_1000_STREAMS);
     });

@@ -34,8 +34,9 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use self::machines::Machines;
+use super::super::limits::{self, STREAMS};
 use super::super::peer::PeerAcceptor;
-use super::forward::with_guest;
+use super::forward::with_guest_and;
 use super::instance::BASE;
 use crate::certificates::CertifiedKey;
 use crate::certificates::serving::tls;
@@ -58,7 +59,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The common name of the one certificate, which all processes of a test have.
 const NAME: &str = "front-proxy-client";
 
-/// Everything of one is at one address here.
+/// Users of one tenant, who have a stream each: as many as one namespace may have on one node, and a few less.
+const OF_A_TENANT: usize = 90;
+const _: () = assert!(OF_A_TENANT < STREAMS.of_a_namespace_on_a_node);
+/// All agents are at one address here. Clients have the places of the program.
 const PLACES: Places = Places { of_an_address: 4096, connections: 4096, ..Places::USUAL };
 
 /// A stream of a user, once it is open.
@@ -151,7 +155,7 @@ async fn controller() {
         to: jiff::Timestamp::MAX,
     };
     let verifier = WebPkiClientVerifier::builder(roots()).build().unwrap();
-    let api = with_guest();
+    let api = with_guest_and(STREAMS);
     let listen = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (subresources, agents) = (listen(), listen());
     let addresses = [&subresources, &agents].map(|listener| listener.local_addr().unwrap().to_string()).join(" ");
@@ -162,7 +166,7 @@ async fn controller() {
     let handshakes = Handshakes::new(Listener::new(PLACES), shown, AT_ONCE);
     let agents = axum_server::from_tcp(agents).unwrap().acceptor(handshakes).serve(of_agents.into_make_service());
     let shown = RustlsConfig::from_config(http1(tls(&serving, Some(verifier)).unwrap()));
-    let acceptor = PeerAcceptor(RustlsAcceptor::new(shown).acceptor(Listener::new(PLACES)));
+    let acceptor = PeerAcceptor(RustlsAcceptor::new(shown).acceptor(Listener::new(limits::PLACES)));
     let clients = axum_server::from_tcp(subresources).unwrap().acceptor(acceptor);
     let clients = clients.serve(api.routes.clone().into_make_service());
     let mut out = std::io::stdout();
@@ -235,7 +239,8 @@ impl Clients {
         connection.set_nodelay(true).unwrap();
         let tls = TlsConnector::from(Arc::clone(&self.tls));
         let connection = tls.connect(ServerName::try_from("localhost").unwrap(), connection).await.unwrap();
-        let mut request = format!("ws://localhost{BASE}/{path}").into_client_request().unwrap();
+        let base = BASE.replace("/namespaces/ns/", &format!("/namespaces/tenant-{}/", user / OF_A_TENANT));
+        let mut request = format!("ws://localhost{base}/{path}").into_client_request().unwrap();
         request.headers_mut().insert("X-Remote-User", format!("user-{user}").parse().unwrap());
         request.headers_mut().insert("Sec-WebSocket-Protocol", "plain.kubevirt.io".parse().unwrap());
         let opening = tokio_tungstenite::client_async(request, connection);
