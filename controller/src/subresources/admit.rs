@@ -60,6 +60,10 @@ async fn admit_call(serving: &Serving, call: &Call<'_>, mut request: Request, ne
     };
     match may(serving, call, &caller).await {
         Ok(()) => {
+            // Not before: who has no right in a namespace takes none of its turns.
+            let Some(_of_namespace) = serving.namespaces.take(call.namespace) else {
+                return refused(&Refusal::TooManyRequests, Some(call));
+            };
             request.extensions_mut().insert(by);
             next.run(request).await
         }

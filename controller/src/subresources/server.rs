@@ -20,7 +20,7 @@ use super::admit::admit;
 use super::answer::answer;
 use super::peer::PeerAcceptor;
 use super::trust;
-use super::turns::Turns;
+use super::turns::{Streams, Turns};
 use crate::certificates::serving::{Certificate, follow, tls};
 use crate::context::Context;
 use crate::shutdown::Stages;
@@ -29,10 +29,14 @@ use crate::webhook::listener::{Listener, Places};
 
 /// Requests of one user at once. Each waits for the API server a few times.
 const REQUESTS_OF_A_USER: usize = 16;
+/// The same of one namespace: a quarter of all ([`Limits::SUBRESOURCES`]).
+const REQUESTS_OF_A_NAMESPACE: usize = 64;
 /// Requests and new streams of one instance at once, at this replica.
 const ASKS_OF_AN_INSTANCE: usize = 4;
 /// Streams of one user at once, at this replica.
 const STREAMS_OF_A_USER: usize = 128;
+/// The same to machines of one namespace: an eighth of what one API server may have ([`Places::STREAMS`]).
+const STREAMS_OF_A_NAMESPACE: usize = 256;
 /// How long a replica is not ready because it does not know how API servers forward requests. Its webhooks need not know, and
 /// a cluster may forward none.
 const FIRST_TRUST: Duration = Duration::from_secs(10);
@@ -44,10 +48,12 @@ pub(super) struct Serving {
     /// How API servers forward users.
     pub(super) header: watch::Receiver<Arc<RequestHeader>>,
     pub(super) turns: Turns,
+    /// What all users together have under way in each namespace.
+    pub(super) namespaces: Turns,
     /// What is asked of each instance at once: a launcher that does not answer holds back its own machine alone.
     pub(super) asks: Turns,
     /// Streams that users have open.
-    pub(super) streams: Turns,
+    pub(super) streams: Streams,
     /// The node agents that are connected.
     pub(super) nodes: Nodes,
     /// Where an address of a guest is dialled: there. Tests have no network of pods.
@@ -92,13 +98,19 @@ pub async fn run(
         return Err(std::io::Error::other("the first certificate cannot be used"));
     };
     let reloading = RustlsConfig::from_config(config);
-    let (turns, streams) = (Turns::new(REQUESTS_OF_A_USER), Turns::new(STREAMS_OF_A_USER));
-    let asks = Turns::new(ASKS_OF_AN_INSTANCE);
-    let dialled = std::convert::identity;
-    let serving = Serving { context: Arc::new(context), header, turns, asks, streams, nodes, dialled };
+    let serving = Serving {
+        context: Arc::new(context),
+        header,
+        turns: Turns::new(REQUESTS_OF_A_USER),
+        namespaces: Turns::new(REQUESTS_OF_A_NAMESPACE),
+        asks: Turns::new(ASKS_OF_AN_INSTANCE),
+        streams: Streams::new(STREAMS_OF_A_USER, STREAMS_OF_A_NAMESPACE),
+        nodes,
+        dialled: std::convert::identity,
+    };
     let routes = stages.closing(routes(serving));
-    let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(Places::USUAL.handshake);
-    let acceptor = PeerAcceptor(tls.acceptor(Listener::new(Places::USUAL)));
+    let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(Places::STREAMS.handshake);
+    let acceptor = PeerAcceptor(tls.acceptor(Listener::new(Places::STREAMS)));
     let handle = Handle::new();
     let server = axum_server::bind(address).handle(handle.clone()).acceptor(acceptor);
     let listening = handle.clone();

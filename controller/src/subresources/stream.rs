@@ -35,7 +35,7 @@ pub(super) async fn open(
         Which::Vnc => ControlRequest::Vnc { session },
     };
     let socket = relay::websocket(&mut head).await?;
-    let Some(turn) = serving.streams.take(&by.user) else { return Err(Refusal::TooManyRequests) };
+    let Some(turn) = serving.streams.take(&by.user, call.namespace) else { return Err(Refusal::TooManyRequests) };
     let place = place(&vmi)?;
     let Some(asking) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
     let (reply, stream) = ask(&serving.nodes, &place, by, request).await.map_err(unanswered)?;

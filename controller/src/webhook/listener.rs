@@ -54,6 +54,8 @@ impl Places {
         unproven: Duration::from_secs(120),
         handshake: Duration::from_secs(10),
     };
+    /// The subresource API: a stream takes a connection of its API server for as long as it is open.
+    pub(crate) const STREAMS: Self = Self { connections: 3072, of_an_address: 2048, ..Self::USUAL };
 }
 
 /// Whether a request of a connection was read.

@@ -14,11 +14,12 @@ use tower::ServiceExt;
 
 use super::peer::Peer;
 use super::server::{Serving, routes};
-use super::turns::Turns;
+use super::turns::{Streams, Turns};
 
 mod bench;
 mod faults;
 mod forward;
+mod hostile;
 mod instance;
 mod numbered;
 use crate::context::Context;
@@ -33,6 +34,8 @@ struct Api {
     asked: Arc<Mutex<Vec<(String, String, Value)>>>,
     /// The nodes whose agents are connected.
     nodes: Nodes,
+    /// What each namespace has under way, 64 at most.
+    namespaces: Turns,
     /// The launcher pod, if it is there.
     pod: Arc<Mutex<Option<Value>>>,
     /// How many of the next patches meet an object that was changed meanwhile.
@@ -98,16 +101,19 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
     let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "0.1.0");
     let (_keeps, header) = tokio::sync::watch::channel(Arc::new(header()));
     let nodes = Nodes::default();
+    let namespaces = Turns::new(64);
     let serving = Serving {
         context: Arc::new(context.clone()),
         header,
         turns: Turns::new(16),
+        namespaces: namespaces.clone(),
         asks: Turns::new(4),
-        streams: Turns::new(2),
+        // A benchmark has a thousand in one namespace.
+        streams: Streams::new(2, 4096),
         nodes: nodes.clone(),
         dialled: to_loopback,
     };
-    Api { routes: routes(serving), context, asked, nodes, pod, overtaken }
+    Api { routes: routes(serving), context, asked, nodes, namespaces, pod, overtaken }
 }
 
 /// A token is the name of its node.
@@ -246,6 +252,21 @@ async fn who_has_no_right_changes_nothing() {
     assert_eq!(code, 401);
     assert_eq!(message, r#"user "ada" cannot update virtualmachines/start in namespace "ns""#);
     assert_eq!(api.asked.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_users_of_a_namespace_share_its_turns_and_who_has_no_right_takes_none() {
+    let strangers = api(false, vm("Manual"), None);
+    let of_others: Vec<_> = (0..64).map(|_| strangers.namespaces.take("ns").unwrap()).collect();
+    assert_eq!(strangers.put(START, Value::Null).await.0, 401, "its right is what counts");
+    drop(of_others);
+    let api = api(true, vm("Manual"), None);
+    let mut of_others: Vec<_> = (0..64).map(|_| api.namespaces.take("ns").unwrap()).collect();
+    let _of_another = api.namespaces.take("other").unwrap();
+    assert_eq!(api.put(START, Value::Null).await.0, 429);
+    assert!(api.writes().is_empty());
+    of_others.pop();
+    assert_eq!(api.put(START, Value::Null).await.0, 202);
 }
 
 #[tokio::test]
