@@ -70,14 +70,10 @@ impl<'a> NumberedChange<'a> {
 
     /// Asks once, where that can do no harm.
     async fn attempt(&self, sent: &mut Sent, within: Duration) -> Result<ControlReply, ControlError> {
-        let status = self.status().await?;
-        if !self.instance.is_empty() && status.uid != self.instance {
-            return Err(ControlError::OtherInstance);
-        }
+        let run = self.run().await?;
         if !sent.is_sent {
-            let run = Some(status.run).filter(|run| !run.is_empty());
             sent.request.number = run.map(|run| Number { id: self.id.clone(), run });
-        } else if status.run.is_empty() {
+        } else if run.is_none() {
             // One of a version before has taken the place of the one that was asked: it would do it again.
             return Err(ControlError::Forgotten);
         }
@@ -86,10 +82,15 @@ impl<'a> NumberedChange<'a> {
         answered(&mut stream, &sent.request, within).await
     }
 
-    async fn status(&self) -> Result<Box<Status>, ControlError> {
+    /// The run that the supervisor is for, if it names one. Nothing else of its status is kept while it is waited for: a launcher that
+    /// was taken over may make it long.
+    async fn run(&self) -> Result<Option<String>, ControlError> {
         let mut stream = self.nodes.open(&self.place.node, &self.place.pod_uid).await?;
         match answered(&mut stream, &asked(self.by, ControlRequest::Status, None), STATUS_WITHIN).await? {
-            ControlReply::Status(status) => Ok(status),
+            ControlReply::Status(status) if !self.instance.is_empty() && status.uid != self.instance => {
+                Err(ControlError::OtherInstance)
+            }
+            ControlReply::Status(status) => Ok(Some(status.run).filter(|run| !run.is_empty())),
             ControlReply::Queued
             | ControlReply::AlreadySo
             | ControlReply::Done
@@ -131,6 +132,8 @@ impl<'a> NumberedChange<'a> {
                     return Ok(false);
                 }
             }
+            // Not kept while the next one is waited for.
+            drop(reply);
             reply = read_reply(&mut stream).await?;
         }
     }

@@ -38,8 +38,8 @@ const READ_OF_CLIENT: usize = 8 * 1024;
 const PING_EVERY: Duration = Duration::from_secs(20);
 /// How long the other side may take to end when one side has.
 const LINGER: Duration = Duration::from_secs(5);
-/// The longest reason of a close frame, which is shorter than 125 bytes.
-const LONGEST_REASON: usize = 100;
+/// The longest reason of a close frame, bytes: the whole frame has 125, and two are the code (RFC 6455, 5.5).
+const LONGEST_REASON: usize = 123;
 
 /// What comes next from the machine's side.
 #[derive(Debug)]
@@ -75,9 +75,13 @@ pub(super) enum Then {
     Close,
 }
 
-/// How a client's side is closed.
+/// How a client's side is closed. What is escaped gets longer, and a frame that is too long would be none.
 pub(super) fn close(code: u16, reason: &str) -> CloseFrame {
-    CloseFrame { code, reason: printable(reason, LONGEST_REASON).into() }
+    let mut reason = printable(reason, LONGEST_REASON);
+    let ends = reason.char_indices().map(|(start, letter)| start + letter.len_utf8());
+    let end = ends.take_while(|end| *end <= LONGEST_REASON).last().unwrap_or_default();
+    reason.truncate(end);
+    CloseFrame { code, reason: reason.into() }
 }
 
 /// The same where the machine's side broke.
@@ -215,4 +219,24 @@ async fn receive(client: &mut SplitStream<WebSocket>, sink: &mut impl Sink) -> E
         }
     }
     Ended::Client
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_fits_into_its_frame_whatever_a_launcher_wrote() {
+        for (reason, expected) in [
+            ("another client".to_owned(), "another client"),
+            (String::new(), ""),
+            ("\u{1b}[2J".repeat(1000), "\\u{1b}[2J\\u{1b}[2J"),
+            ("\u{4f60}".repeat(1000), "\u{4f60}"),
+        ] {
+            let frame = close(close_code::AWAY, &reason);
+            let shown = frame.reason.as_str();
+            assert!(shown.starts_with(expected) && shown.len() <= LONGEST_REASON, "{shown:?}");
+            assert!(!shown.contains('\u{1b}'), "{shown:?}");
+        }
+    }
 }

@@ -11,7 +11,7 @@
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
-use std::future::{Future, Ready, ready};
+use std::future::{Future, Ready, poll_fn, ready};
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -189,6 +189,20 @@ pub(crate) struct Bounded {
 }
 
 impl Bounded {
+    /// Waits until something has arrived.
+    ///
+    /// # Errors
+    /// The connection is over, or broke.
+    pub(crate) async fn readable(&mut self) -> io::Result<()> {
+        poll_fn(|context| {
+            if self.is_over(context) {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.stream.poll_read_ready(context)
+        })
+        .await
+    }
+
     fn is_over(&mut self, context: &mut Context<'_>) -> bool {
         if !self.is_over && !self.proof.is_given() {
             self.is_over =

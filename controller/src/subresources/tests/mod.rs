@@ -20,6 +20,7 @@ use super::shares::{Most, Requests};
 mod bench;
 mod faults;
 mod forward;
+mod hostile;
 mod instance;
 mod numbered;
 mod played;
@@ -38,6 +39,8 @@ struct Api {
     requests: Requests,
     /// The nodes whose agents are connected.
     nodes: Nodes,
+    /// What each namespace has under way, 64 at most.
+    namespaces: Turns,
     /// The launcher pod, if it is there.
     pod: Arc<Mutex<Option<Value>>>,
     /// How many of the next patches meet an object that was changed meanwhile.
