@@ -52,6 +52,7 @@ fn change(asked: &ControlRequest) -> Option<Request> {
         | ControlRequest::Guest { .. }
         | ControlRequest::Console { .. }
         | ControlRequest::Vnc { .. }
+        | ControlRequest::UsbRedir
         | ControlRequest::Screenshot { .. }
         | ControlRequest::Qmp { .. }
         | ControlRequest::Probe { .. }

@@ -17,7 +17,7 @@ POWER = ("start", "stop", "restart")
 RUN, WRITTEN, STREAMS = (
     "virtualmachineinstances.subresources.kubevirt.io",
     ("pause", "unpause", "reset", "softreboot", "freeze", "unfreeze"),
-    ("console", "vnc", "vnc/screenshot", "portforward"),
+    ("console", "vnc", "vnc/screenshot", "portforward", "usbredir"),
 )
 # What the guest agent reports.
 READ = ("guestosinfo", "userlist", "filesystemlist")
