@@ -76,8 +76,12 @@ const fn keyboard(session: Session) -> ConsoleAccess {
 /// What would end no other stream may come later.
 fn denied(which: Which, session: Session, reason: &str) -> Refusal {
     let reason = printable(reason, LONGEST_REASON);
-    let ends_none = which == Which::UsbRedir || session == Session::Only;
-    if ends_none { Refusal::Unavailable(reason) } else { Refusal::Conflict(reason) }
+    match which {
+        // The last words are all that KubeVirt's answer has here, whose own tests look for them.
+        Which::UsbRedir => Refusal::Unavailable(format!("{reason} (websocket: bad handshake)")),
+        Which::Console | Which::Vnc if session == Session::Only => Refusal::Unavailable(reason),
+        Which::Console | Which::Vnc => Refusal::Conflict(reason),
+    }
 }
 
 /// What a supervisor sends in a session.

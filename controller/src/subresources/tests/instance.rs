@@ -369,7 +369,7 @@ async fn a_usb_device_has_a_slot_that_it_does_not_take_from_another() {
     socket.send(Message::binary(&b"\0\0\0\0D\0\0\0"[..])).await.unwrap();
     assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary(&b"\0\0\0\0D\0\0\0"[..]));
     let (code, message) = answered(&api, &format!("{BASE}/usbredir")).await;
-    assert_eq!((code, message.as_str()), (503, "All USB devices are in use"));
+    assert_eq!((code, message.as_str()), (503, "All USB devices are in use (websocket: bad handshake)"));
     socket.send(Message::binary("more")).await.unwrap();
     assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("more"));
     let asked = played.asked.lock().unwrap().clone();
