@@ -75,6 +75,19 @@ def test_a_guest_sees_a_device_for_as_long_as_its_client_is_there(namespace: Nam
             terminal.detach(PATIENCE)
 
 
+def test_a_program_that_speaks_another_protocol_is_turned_away_and_the_guest_runs_on(
+    namespace: Namespace, machine: str
+) -> None:
+    """QEMU itself would abort."""
+    for _ in range(SLOTS + 1):
+        with contextlib.closing(client(namespace)) as line:
+            line.send(b"GET / HTTP/1.1\r\nHost: nowhere\r\n\r\n")
+            while not line.has_ended():
+                line.read(1)
+    status = namespace.status("hello")
+    assert status is not None and status["phase"] == "Running" and not status["resets"], status
+
+
 def test_a_client_of_a_paused_guest_is_greeted_when_it_runs(namespace: Namespace, machine: str) -> None:
     namespace.run("pause", machine)
     with contextlib.closing(client(namespace)) as line:
