@@ -61,6 +61,7 @@ var checks = []check{
 	{"a port that nothing listens at is a status", closedPort},
 	{"the screen speaks RFB", screen},
 	{"a screen that is to be preserved is kept", preservedScreen},
+	{"QEMU greets a client of USB redirection", usbRedirection},
 	{"a screenshot is a picture", screenshot},
 	{"a guest is paused", pause},
 	{"a guest is paused once", secondPause},
