@@ -77,7 +77,7 @@ const fn keyboard(session: Session) -> ConsoleAccess {
 fn denied(which: Which, session: Session, reason: &str) -> Refusal {
     let reason = printable(reason, LONGEST_REASON);
     match which {
-        // The last words are all that KubeVirt's answer has here, whose own tests look for them.
+        // What is in brackets is the end of KubeVirt's message, which its own tests look for.
         Which::UsbRedir => Refusal::Unavailable(format!("{reason} (websocket: bad handshake)")),
         Which::Console | Which::Vnc if session == Session::Only => Refusal::Unavailable(reason),
         Which::Console | Which::Vnc => Refusal::Conflict(reason),

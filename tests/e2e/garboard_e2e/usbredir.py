@@ -18,7 +18,7 @@ SUCCESS, STALL, FULL_SPEED = 0, 4, 1
 OF_CONTROL, INVALID = 0, 255
 # Type, length of what follows, and a number that an answer has too: in a greeting, and after it.
 FIRST_HEADER, HEADER = struct.Struct("<III"), struct.Struct("<IIQ")
-# The sizes of packets of endpoints are told, numbers have 64 bits, lengths of bulk transfers 32.
+# The sizes of packets of endpoints are sent, numbers have 64 bits, lengths of bulk transfers 32.
 CAPABILITIES = struct.pack("<I", 1 << 4 | 1 << 5 | 1 << 6)
 # Endpoint, request, type of the request, status, value, index, length.
 REQUEST = struct.Struct("<BBBBHHH")
@@ -191,7 +191,7 @@ class Device:
 
 @contextlib.contextmanager
 def plugged(device: Device, line: Line) -> Iterator[None]:
-    """While it is entered the device is plugged in, by a line on which nothing was said yet."""
+    """While it is entered the device is plugged in, by a line on which nothing was sent yet."""
     greeted(line)
     greet(line)
     device.connect(line)

@@ -10,7 +10,7 @@
 //! connection of a slot at a time, so that the next one waits in its socket until the one before is closed.
 //!
 //! QEMU trusts the client of such a device: where its parser refuses a packet and more bytes follow, it aborts (`usbredir_chardev_read:
-//! Assertion 'dev->read_buf == NULL' failed`), and a filter makes it call a function that is not there (both seen with 7.2 and 10.0). So a
+//! Assertion 'dev->read_buf == NULL' failed`), and a filter makes it call a function that is not there (both seen with 7.2, and with 10.0). So a
 //! client has to begin with usbredir's `hello`: no program that speaks something else reaches QEMU by mistake. What follows is not read
 //! here. Who may open a slot may end the guest.
 
@@ -146,8 +146,8 @@ async fn accept(listener: UnixListener, slots: Slots) {
         let client = next_client(&listener).await;
         match slots.take().await {
             Ok(slot) => drop(tokio::spawn(slot.relay(client))),
-            // There is no place for words in this protocol: the client reads the end.
-            Err(reason) => tracing::warn!(%reason, "a client of USB redirection is turned away"),
+            // The protocol has no message for it: the client reads the end.
+            Err(reason) => tracing::warn!(%reason, "a client of USB redirection is refused"),
         }
     }
 }

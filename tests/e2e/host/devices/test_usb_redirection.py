@@ -49,7 +49,7 @@ def next_client(namespace: Namespace) -> Socket:
     return namespace.wait("a free slot", attempt)
 
 
-def test_each_client_has_a_slot_and_one_more_is_turned_away(namespace: Namespace, machine: str) -> None:
+def test_each_client_has_a_slot_and_one_more_is_refused(namespace: Namespace, machine: str) -> None:
     with contextlib.ExitStack() as stack:
         lines = [stack.enter_context(contextlib.closing(client(namespace))) for _ in range(SLOTS)]
         for line in lines:
@@ -75,7 +75,7 @@ def test_a_guest_sees_a_device_for_as_long_as_its_client_is_there(namespace: Nam
             terminal.detach(PATIENCE)
 
 
-def test_a_program_that_speaks_another_protocol_is_turned_away_and_the_guest_runs_on(
+def test_a_program_that_speaks_another_protocol_is_refused_and_the_guest_runs_on(
     namespace: Namespace, machine: str
 ) -> None:
     """QEMU itself would abort."""
