@@ -45,6 +45,7 @@ impl ControlRequest {
             | Self::Guest { .. }
             | Self::Console { .. }
             | Self::Vnc { .. }
+            | Self::UsbRedir
             | Self::Screenshot { .. }
             | Self::Qmp { .. }
             | Self::Probe { .. }

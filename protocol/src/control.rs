@@ -1,7 +1,7 @@
 //! What a person's command asks of a running supervisor, one request per connection.
 //!
 //! The client sends one [`ControlRequest`] line and gets one [`ControlReply`] line. After
-//! [`ControlReply::Streaming`] the connection carries raw bytes (console, VNC, QMP); after `Watch` it
+//! [`ControlReply::Streaming`] the connection carries raw bytes (console, VNC, usbredir, QMP); after `Watch` it
 //! carries one [`Status`] line per change until the run is over.
 
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,9 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Session::is_none")]
         session: Session,
     },
+    /// Use usbredir's protocol on this connection, with the first slot that is free; the reply is `Streaming`, and then each side
+    /// begins with its `hello`, QEMU when the guest runs. Refused while all slots are in use.
+    UsbRedir,
     /// Draw the screen; the reply is `Streaming`, then a PNG, then the end of the connection.
     Screenshot {
         /// Whether the pointer is moved before, so that a guest switches on a screen that it switched off.
@@ -114,6 +117,7 @@ names! {
     Self::Guest { .. } => "guest",
     Self::Console { .. } => "console",
     Self::Vnc { .. } => "vnc",
+    Self::UsbRedir => "usbRedir",
     Self::Screenshot { .. } => "screenshot",
     Self::Qmp { .. } => "qmp",
     Self::Probe { .. } => "probe",

@@ -1,5 +1,5 @@
 //! What is asked of a running instance, and when it is refused: KubeVirt's checks (`pkg/virt-api/rest/lifecycle.go`, `console.go`,
-//! `vnc.go`, `subresource.go`). Pure.
+//! `vnc.go`, `usbredir.go`, `subresource.go`). Pure.
 
 use garboard_api::conditions::VmiConditionType;
 use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
@@ -88,6 +88,7 @@ pub fn may_open(stream: Stream, vmi: &VirtualMachineInstance) -> Result<(), Refu
     match stream {
         Stream::Console => console(vmi),
         Stream::Vnc => vnc(vmi),
+        Stream::UsbRedir => usb_redir(vmi),
     }
 }
 
@@ -155,6 +156,13 @@ fn console(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
 fn vnc(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
     if vmi.spec.domain.devices.autoattach_graphics_device == Some(false) {
         return Err(bad("No graphics devices are present."));
+    }
+    if is_running(vmi) { Ok(()) } else { Err(bad(VMI_NOT_RUNNING)) }
+}
+
+fn usb_redir(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    if vmi.spec.domain.devices.client_passthrough.is_none() {
+        return Err(conflict("Not configured with USB Redirection"));
     }
     if is_running(vmi) { Ok(()) } else { Err(bad(VMI_NOT_RUNNING)) }
 }
@@ -271,6 +279,7 @@ mod tests {
             let devices = json!({"autoattachSerialConsole": false, "autoattachGraphicsDevice": false});
             vmi("Running", false, json!({"domain": {"devices": devices}}))
         };
+        let usb = |phase: &str| vmi(phase, false, json!({"domain": {"devices": {"clientPassthrough": {}}}}));
         let table = [
             (Stream::Console, vmi("Running", false, Value::Null), 0, ""),
             (Stream::Console, bare(), 400, "No serial consoles are present."),
@@ -279,6 +288,10 @@ mod tests {
             (Stream::Vnc, vmi("Running", true, Value::Null), 0, ""),
             (Stream::Vnc, bare(), 400, "No graphics devices are present."),
             (Stream::Vnc, vmi("Failed", false, Value::Null), 400, "VMI is not running"),
+            (Stream::UsbRedir, usb("Running"), 0, ""),
+            (Stream::UsbRedir, usb("Scheduled"), 400, "VMI is not running"),
+            (Stream::UsbRedir, vmi("Running", false, Value::Null), 409, "Not configured with USB Redirection"),
+            (Stream::UsbRedir, vmi("Scheduled", false, Value::Null), 409, "Not configured with USB Redirection"),
         ];
         for (stream, vmi, code, text) in table {
             let found = outcome(may_open(stream, &vmi));

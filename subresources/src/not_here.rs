@@ -25,8 +25,6 @@ pub enum NotHere {
     RemoveMemoryDump,
     /// `objectgraph`.
     ObjectGraph,
-    /// `usbredir`.
-    UsbRedirection,
     /// `vsock`.
     Vsock,
     /// `backup`.
@@ -73,7 +71,7 @@ impl NotHere {
         match self {
             Self::Migration => Needs::MachineAndItsInstance,
             Self::RemoveMemoryDump => Needs::Machine,
-            Self::UsbRedirection | Self::Backup | Self::Checkpoint => Needs::Instance,
+            Self::Backup | Self::Checkpoint => Needs::Instance,
             Self::AddVolume
             | Self::RemoveVolume
             | Self::AddInterface
@@ -106,10 +104,6 @@ impl NotHere {
             }
             Self::ObjectGraph => bad("ObjectGraph feature gate not enabled: Unable to return object graph. \
                  What a machine uses is named in its spec: kubectl get -o yaml shows it"),
-            Self::UsbRedirection => conflict(
-                "Not configured with USB Redirection: clientPassthrough is not supported in this version. \
-                 Attach the device over the network from within the guest (usbip)",
-            ),
             Self::Vsock => {
                 bad("'VSOCK' feature gate is not enabled: autoattachVSOCK is not supported in this version. \
                  Use the network (portforward), or the guest agent")
@@ -177,7 +171,6 @@ mod tests {
             "ObjectGraph feature gate not enabled: Unable to return object graph.",
             "kubectl get",
         ),
-        (NotHere::UsbRedirection, "Running", Needs::Instance, 409, "Not configured with USB Redirection", "usbip"),
         (NotHere::Vsock, "Running", Needs::Nothing, 400, "'VSOCK' feature gate is not enabled", "portforward"),
         (NotHere::Backup, "Scheduled", Needs::Instance, 409, "VM is not running", ""),
         (NotHere::Backup, "Running", Needs::Instance, 409, "ChangedBlockTracking is not enabled", "VolumeSnapshot"),

@@ -68,6 +68,8 @@ pub enum Stream {
     Console,
     /// The screen.
     Vnc,
+    /// A slot for a USB device of the client.
+    UsbRedir,
 }
 
 /// One route.
@@ -147,7 +149,7 @@ pub const ROUTES: &[Route] = &[
     vmi("vnc", Method::Get, Action::Open(Stream::Vnc)),
     vmi("vnc/screenshot", Method::Get, Action::Screenshot),
     vmi("portforward", Method::Get, Action::Forward),
-    vmi("usbredir", Method::Get, Action::Refuse(NotHere::UsbRedirection)),
+    vmi("usbredir", Method::Get, Action::Open(Stream::UsbRedir)),
     vmi("vsock", Method::Get, Action::Refuse(NotHere::Vsock)),
     vmi("pause", Method::Put, Action::Ask(Question::Pause)),
     vmi("unpause", Method::Put, Action::Ask(Question::Unpause)),

@@ -23,6 +23,9 @@ const (
 	greeting   = "garboard-hello: userspace"
 	agentIsUp  = "garboard-hello: agent\r\n"
 	rfbVersion = "RFB 003.008\n"
+	// QEMU's hello of usbredir's protocol: a header of 12 bytes, a version of 64 that begins so, and 4 bytes of capabilities.
+	usbVersion = "qemu usb-redir guest "
+	usbHello   = 80
 	// How long a shell may take for a line.
 	typedAgain = 5 * time.Second
 )
@@ -243,4 +246,22 @@ func preservedScreen(p *player) error {
 func isUnavailable(err error) bool {
 	status, is := err.(*kvcorev1.AsyncSubresourceError)
 	return is && status.GetStatusCode() == http.StatusServiceUnavailable
+}
+
+// usbRedirection has a slot, which it leaves without a USB device.
+func usbRedirection(p *player) error {
+	stream, err := p.instances().USBRedir(p.template.Name)
+	if err != nil {
+		return err
+	}
+	slot := stream.AsConn()
+	defer slot.Close()
+	hello := make([]byte, usbHello)
+	if _, err := io.ReadFull(slot, hello); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(string(hello[12:]), usbVersion) {
+		return fmt.Errorf("%q", hello)
+	}
+	return nil
 }

@@ -129,6 +129,7 @@ pub(super) const fn answer_within(request: &ControlRequest) -> Duration {
         | ControlRequest::Guest { .. }
         | ControlRequest::Console { .. }
         | ControlRequest::Vnc { .. }
+        | ControlRequest::UsbRedir
         | ControlRequest::Qmp { .. }
         | ControlRequest::Probe { .. } => ANSWER_WITHIN,
     }

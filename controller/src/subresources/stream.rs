@@ -1,5 +1,6 @@
-//! Streams: a websocket of a client on one side, a connection to the supervisor on the other. Each is the session of the console or
-//! the screen, of which there is one: the next one ends it ([ADR 36](../../../docs/adr/0036-sessions.md)).
+//! Streams: a websocket of a client on one side, a connection to the supervisor on the other. Of the console and of the screen it is the
+//! session, of which there is one: the next one ends it ([ADR 36](../../../docs/adr/0036-sessions.md)). For a USB device it is one of the
+//! slots that the machine has, and none ends another.
 
 use axum::body::Bytes;
 use axum::extract::ws::close_code;
@@ -33,6 +34,7 @@ pub(super) async fn open(
     let request = match which {
         Which::Console => ControlRequest::Console { access: keyboard(session), session },
         Which::Vnc => ControlRequest::Vnc { session },
+        Which::UsbRedir => ControlRequest::UsbRedir,
     };
     let socket = relay::websocket(&mut head).await?;
     let place = place(&vmi)?;
@@ -47,12 +49,12 @@ pub(super) async fn open(
             tracing::info!(?session, "a stream is opened");
             Ok(relay::answer(socket, SessionParts::of(reader), writer, turn))
         }
-        // A supervisor of a version before sessions: the stream is one of several.
+        // One of several: a slot for a USB device, or what a supervisor of a version before sessions has.
         ControlReply::Streaming => {
             tracing::info!("a stream is opened");
             Ok(relay::answer(socket, Reader::new(reader), writer, turn))
         }
-        ControlReply::Denied { reason } => Err(denied(session, &reason)),
+        ControlReply::Denied { reason } => Err(denied(which, session, &reason)),
         ControlReply::Status(_)
         | ControlReply::Queued
         | ControlReply::AlreadySo
@@ -71,10 +73,15 @@ const fn keyboard(session: Session) -> ConsoleAccess {
     }
 }
 
-/// A session that would end no other one may come later.
-fn denied(session: Session, reason: &str) -> Refusal {
+/// What would end no other stream may come later.
+fn denied(which: Which, session: Session, reason: &str) -> Refusal {
     let reason = printable(reason, LONGEST_REASON);
-    if session == Session::Only { Refusal::Unavailable(reason) } else { Refusal::Conflict(reason) }
+    match which {
+        // What is in brackets is the end of KubeVirt's message, which its own tests look for.
+        Which::UsbRedir => Refusal::Unavailable(format!("{reason} (websocket: bad handshake)")),
+        Which::Console | Which::Vnc if session == Session::Only => Refusal::Unavailable(reason),
+        Which::Console | Which::Vnc => Refusal::Conflict(reason),
+    }
 }
 
 /// What a supervisor sends in a session.

@@ -153,6 +153,11 @@ pub enum DescriptorPurpose {
         /// Number of the port, from 0.
         index: u32,
     },
+    /// Listening unix socket: slot `slot` of USB redirection.
+    UsbRedirListener {
+        /// Number of the slot, from 0.
+        slot: u32,
+    },
     /// One layer of a disk.
     DiskLayer {
         /// Name of the disk and of its volume.

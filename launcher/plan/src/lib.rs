@@ -154,6 +154,7 @@ impl Parts {
         devices::rng(draft)?;
         devices::balloon(draft, memory.hugepage_bytes.is_some())?;
         screen::inputs(draft, &mut usb)?;
+        channels::usb_redirection(draft, &mut usb)?;
         kept.places.usb_ports = usb.into_given();
         devices::panic_devices(draft)?;
         devices::sound(draft)?;

@@ -28,6 +28,7 @@ use super::driver::{Client, Offer, Outcome};
 use super::screenshot::{Pointer, Screen};
 use super::session::{self, ScreenSession, Wire};
 use super::trace::Cause;
+use super::usb_redirection::{self, KnownSlots};
 use super::{guest_probe, guest_report, numbered};
 use crate::vm::Verdict;
 
@@ -80,6 +81,8 @@ pub(crate) struct ControlSenders {
     pub(crate) agent: watch::Receiver<Option<Agent>>,
     /// Its pictures.
     pub(crate) screenshot: Arc<Screen>,
+    /// The slots for USB redirection.
+    pub(crate) usb: KnownSlots,
 }
 
 /// Accepts connections for as long as the supervisor lives.
@@ -213,6 +216,7 @@ async fn serve_request(
             console(stream, &senders, access, session).await
         }
         ControlRequest::Vnc { session } => vnc(stream, &senders, session).await,
+        ControlRequest::UsbRedir => usb_redir(stream, senders.usb).await,
         ControlRequest::Screenshot { .. } if senders.vnc.is_closed() => answer(&mut stream, &denied(NO_SCREEN)).await,
         ControlRequest::Screenshot { move_cursor } => {
             let pointer = if move_cursor { Pointer::Moves } else { Pointer::Stays };
@@ -424,6 +428,16 @@ async fn vnc(mut stream: UnixStream, senders: &ControlSenders, session: Session)
 async fn screen(senders: &ControlSenders, client: UnixStream) -> io::Result<()> {
     let descriptor = client.into_std().map(OwnedFd::from)?;
     senders.vnc.send(descriptor).await.map_err(|_| io::Error::other("the machine has just ended"))
+}
+
+async fn usb_redir(mut stream: UnixStream, slots: KnownSlots) -> io::Result<()> {
+    match usb_redirection::take(slots).await {
+        Ok(slot) => {
+            answer(&mut stream, &ControlReply::Streaming).await?;
+            slot.relay(stream).await
+        }
+        Err(reason) => answer(&mut stream, &denied(reason)).await,
+    }
 }
 
 async fn qmp(mut stream: UnixStream, senders: &ControlSenders, access: QmpAccess, caller: Caller) -> io::Result<()> {

@@ -29,6 +29,7 @@ mod serial_log;
 mod served;
 mod session;
 mod trace;
+mod usb_redirection;
 
 pub use confine::confine;
 pub(crate) use driver::REQUEST_PATIENCE;

@@ -135,6 +135,7 @@ samples!(control_requests, ControlRequest, {
     "asked-console.json": ControlRequest::Console { .. } =>
         ControlRequest::Console { access: ConsoleAccess::TakeOver, session: Session::Replace },
     "asked-vnc.json": ControlRequest::Vnc { .. } => ControlRequest::Vnc { session: Session::Only },
+    "asked-usb-redir.json": ControlRequest::UsbRedir => ControlRequest::UsbRedir,
     "asked-screenshot.json": ControlRequest::Screenshot { .. } => ControlRequest::Screenshot { move_cursor: true },
     "asked-qmp.json": ControlRequest::Qmp { .. } => ControlRequest::Qmp { access: QmpAccess::ReadOnly },
     "asked-probe.json": ControlRequest::Probe { .. } => ControlRequest::Probe {

@@ -101,6 +101,7 @@ fn play(environment: Environment) -> Vec<Line> {
     answered(&machine, ControlRequest::Qmp { access: QmpAccess::ReadOnly }, "streaming");
     answered(&machine, ControlRequest::Vnc { session: Session::None }, "streaming");
     answered(&machine, ControlRequest::Vnc { session: Session::Only }, "session");
+    answered(&machine, ControlRequest::UsbRedir, "streaming");
     answered(&machine, ControlRequest::Screenshot { move_cursor: true }, "streaming");
     // No agent is in this guest.
     answered(&machine, ControlRequest::Freeze { thaw_after_seconds: Some(300) }, "denied");
@@ -131,7 +132,7 @@ fn expect_messages(environment: Environment, lines: &[Line]) {
         (
             Socket::Control,
             End::Client,
-            "backupHook console freeze guest pause qmp reset screenshot softReboot status stop unfreeze unpause vnc watch",
+            "backupHook console freeze guest pause qmp reset screenshot softReboot status stop unfreeze unpause usbRedir vnc watch",
         ),
         (Socket::Control, End::Supervisor, "alreadySo denied queued session status streaming"),
     ];

@@ -32,6 +32,8 @@ const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\nsome pixels, and then the last chunk\0
 struct Played {
     asked: Arc<Mutex<Vec<Asked>>>,
     paused: Arc<Mutex<bool>>,
+    /// All slots for USB devices have clients: the first one takes them all.
+    slots_are_taken: Arc<Mutex<bool>>,
     /// Of a version before sessions.
     is_old: bool,
 }
@@ -61,6 +63,13 @@ impl Played {
             ControlRequest::Console { .. } | ControlRequest::Vnc { session: Session::Replace } => ControlReply::Session,
             ControlRequest::Vnc { session: Session::Only } => {
                 ControlReply::Denied { reason: "Active VNC connection. Request denied.".to_owned() }
+            }
+            ControlRequest::UsbRedir if *self.slots_are_taken.lock().unwrap() => {
+                ControlReply::Denied { reason: "All USB devices are in use".to_owned() }
+            }
+            ControlRequest::UsbRedir => {
+                *self.slots_are_taken.lock().unwrap() = true;
+                ControlReply::Streaming
             }
             ControlRequest::Screenshot { .. } => ControlReply::Streaming,
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
@@ -332,4 +341,31 @@ async fn a_screen_whose_session_is_to_be_preserved_is_refused_while_there_is_one
     let asked = played.asked.lock().unwrap().clone();
     let request = ControlRequest::Vnc { session: Session::Only };
     assert_eq!(asked, [Asked { audit_id: None, ..of_ada(request) }]);
+}
+
+#[tokio::test]
+async fn a_usb_device_has_a_slot_that_it_does_not_take_from_another() {
+    let mut machine = running();
+    machine["spec"]["domain"]["devices"]["clientPassthrough"] = json!({});
+    let (api, played) = connected(machine).await;
+    let mut socket = stream(&api, "usbredir").await;
+    // What the played supervisor prints on any stream; the bytes are not read on the way.
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("login: "));
+    socket.send(Message::binary(&b"\0\0\0\0D\0\0\0"[..])).await.unwrap();
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary(&b"\0\0\0\0D\0\0\0"[..]));
+    let (code, message) = answered(&api, &format!("{BASE}/usbredir")).await;
+    assert_eq!((code, message.as_str()), (503, "All USB devices are in use (websocket: bad handshake)"));
+    socket.send(Message::binary("more")).await.unwrap();
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("more"));
+    let asked = played.asked.lock().unwrap().clone();
+    let second = Asked { audit_id: None, ..of_ada(ControlRequest::UsbRedir) };
+    assert_eq!(asked, [of_ada(ControlRequest::UsbRedir), second]);
+}
+
+#[tokio::test]
+async fn an_instance_without_slots_has_no_usb_redirection() {
+    let (api, played) = connected(running()).await;
+    let (code, message) = answered(&api, &format!("{BASE}/usbredir")).await;
+    assert!(code == 409 && message.ends_with(": Not configured with USB Redirection"), "{code} {message}");
+    assert!(played.asked.lock().unwrap().is_empty(), "the supervisor is not asked");
 }

@@ -416,7 +416,6 @@ async fn what_is_not_in_this_version_is_answered_as_where_it_is_switched_off() {
         ("PUT", "instances/vm/removeinterface", 404, 404),
         ("PUT", "s/vm/removememorydump", 409, 409),
         ("GET", "s/vm/objectgraph", 400, 400),
-        ("GET", "instances/vm/usbredir", 409, 404),
         ("GET", "instances/vm/vsock", 400, 400),
         ("PUT", "instances/vm/backup", 409, 404),
         ("GET", "instances/vm/sev/fetchcertchain", 400, 400),
