@@ -151,16 +151,18 @@ def template(name: str, text: str) -> str:
 
 def optional(name: str, text: str) -> str:
     """The template of a file that a value has installed."""
-    documents = [
-        f"{{{{- if not {OWN_CERTIFICATE} }}}}\n{each.rstrip()}\n---\n{{{{- end }}}}\n" if SECRET.search(each) else f"{each.rstrip()}\n---\n"
-        for each in template(name, text).removeprefix(HEAD.format(name=name)).split("\n---\n")
-    ]
     lines = []
-    for line in "".join(documents).removesuffix("---\n").splitlines():
-        lines.append(CERTIFICATE.sub(lambda found: f'{found[1]}{{{{ {OWN_CERTIFICATE} | default "{found[2]}" }}}}', line))
+    for line in template(name, text).removeprefix(HEAD.format(name=name)).splitlines():
+        own = CERTIFICATE.match(line)
+        lines.append(f'{own[1]}{{{{ {OWN_CERTIFICATE} | default "{own[2]}" }}}}' if own else line)
         if argument := LAST_ARGUMENT.match(line):
             lines.append(HOSTS.format(indent=argument[1]))
-    return HEAD.format(name=name) + "\n".join([f"{{{{- if .Values.{OPTIONAL[name]} }}}}", *lines, "{{- end }}"]) + "\n"
+    documents = [
+        f"{{{{- if not {OWN_CERTIFICATE} }}}}\n{each}\n{{{{- end }}}}" if SECRET.search(each) else each
+        for each in "\n".join(lines).split("\n---\n")
+    ]
+    body = "\n---\n".join(documents)
+    return HEAD.format(name=name) + f"{{{{- if .Values.{OPTIONAL[name]} }}}}\n{body}\n{{{{- end }}}}\n"
 
 
 def values(skeleton: str, known: dict[str, list[str]]) -> str:
