@@ -157,11 +157,11 @@ def optional(name: str, text: str) -> str:
         lines.append(f'{own[1]}{{{{ {OWN_CERTIFICATE} | default "{own[2]}" }}}}' if own else line)
         if argument := LAST_ARGUMENT.match(line):
             lines.append(HOSTS.format(indent=argument[1]))
-    documents = [
-        f"{{{{- if not {OWN_CERTIFICATE} }}}}\n{each}\n{{{{- end }}}}" if SECRET.search(each) else each
-        for each in "\n".join(lines).split("\n---\n")
-    ]
-    body = "\n---\n".join(documents)
+    # Without the Secret there must be no empty document, after which Helm loses the next one.
+    condition = f"{{{{- if not {OWN_CERTIFICATE} }}}}\n"
+    *documents, last = "\n".join(lines).split("\n---\n")
+    ended = [f"{each}\n---\n" for each in documents]
+    body = "".join(f"{condition}{each}{{{{- end }}}}\n" if SECRET.search(each) else each for each in ended) + last
     return HEAD.format(name=name) + f"{{{{- if .Values.{OPTIONAL[name]} }}}}\n{body}\n{{{{- end }}}}\n"
 
 
