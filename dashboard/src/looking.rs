@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_refuses_is_told_apart() {
+    fn refusals_of_the_api_server_are_distinguished() {
         let status = json!({"message": "pods is forbidden: User \"bob\" cannot list\u{1b}[2J"});
         let text = "pods is forbidden: User \"bob\" cannot list[2J".to_owned();
         assert_eq!(failure(StatusCode::FORBIDDEN, &status), Failure::Forbidden(text.clone()));

@@ -86,11 +86,11 @@ async function ask(path, options = {}) {
   return answer;
 }
 
-let told = () => {};
+let whenUnauthorized = () => {};
 
-/** Who is told when the token is not accepted any more. */
-export const onUnauthorized = (tell) => { told = tell; };
-export const unauthorized = (refusal) => told(refusal);
+/** What is called when the token is not accepted any more. */
+export const onUnauthorized = (act) => { whenUnauthorized = act; };
+export const unauthorized = (refusal) => whenUnauthorized(refusal);
 
 /** A document. */
 export const get = async (path, options) => (await ask(path, options)).json();

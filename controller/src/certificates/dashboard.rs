@@ -17,8 +17,8 @@ use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
 
 /// The Secret, and the Service of the dashboard.
 pub(super) const SECRET: &str = "garboard-dashboard";
-/// The label of what an installation made: a Secret of that name without it is somebody else's, and is left alone.
-const OURS: (&str, &str) = ("app.kubernetes.io/name", "garboard");
+/// The label of what an installation made: a Secret of that name without it is an administrator's, and is left alone.
+const LABEL: (&str, &str) = ("app.kubernetes.io/name", "garboard");
 
 /// Renews it if it is due; when to look again, and nothing where there is no such Secret.
 ///
@@ -44,7 +44,7 @@ pub(super) async fn keep(
 }
 
 fn is_ours(secret: &Secret) -> bool {
-    let (name, value) = OURS;
+    let (name, value) = LABEL;
     secret.metadata.labels.as_ref().and_then(|labels| labels.get(name)).is_some_and(|found| found == value)
 }
 
@@ -98,10 +98,10 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_of_somebody_else_is_left_alone() {
+    fn a_secret_without_our_label_is_left_alone() {
         let mut secret = Secret::default();
         assert!(!is_ours(&secret));
-        secret.metadata.labels = Some([(OURS.0.to_owned(), OURS.1.to_owned())].into());
+        secret.metadata.labels = Some([(LABEL.0.to_owned(), LABEL.1.to_owned())].into());
         assert!(is_ours(&secret));
     }
 }

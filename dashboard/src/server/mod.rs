@@ -57,7 +57,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Where a kubelet asks whether it serves.
 const HEALTH: &str = "/healthz";
 const JSON: &str = "application/json";
-/// What the page is told of how its users get in, and where.
+/// The document of the page, and what it says of how users get in: by an address with a key, or with a token.
 const INDEX: &str = "index.html";
 const BY_KEY: &str = "data-entrance=\"key\"";
 const BY_TOKEN: &str = "data-entrance=\"token\"";

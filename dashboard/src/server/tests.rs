@@ -211,7 +211,7 @@ async fn a_stream_goes_both_ways_and_its_token_is_no_protocol_of_it() {
 }
 
 #[tokio::test]
-async fn what_the_api_server_refuses_of_a_stream_is_said_in_it_and_to_this_page_alone() {
+async fn a_refusal_of_a_stream_is_sent_in_it_and_to_this_page_alone() {
     let world =
         World::answering("HTTP/1.1 403 Forbidden\r\nContent-Length: 22\r\n\r\n{\"message\":\"not bob\"} ").await;
     let (mut stream, answer) = world.open(CONSOLE).await;
@@ -226,7 +226,7 @@ async fn what_the_api_server_refuses_of_a_stream_is_said_in_it_and_to_this_page_
 }
 
 #[tokio::test]
-async fn files_need_no_token_and_the_page_is_told_that_its_users_have_tokens() {
+async fn files_need_no_token_and_the_document_says_that_users_sign_in() {
     let world = World::answering(FULL).await;
     let answer = world.ask("GET /", "Host: localhost:PORT\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
