@@ -53,6 +53,9 @@ pub async fn exchange(
 ) -> Result<Response<Body>, Refusal> {
     let answer = api.send(head::exchange(method, path, token, body)?).await?;
     let (head, body) = answer.into_parts();
+    if head.status.is_informational() {
+        return Err(Refusal::Answer(head.status.as_u16()));
+    }
     let mut out = Response::new(Coming::new(body, ANSWERING).boxed_unsync());
     *out.status_mut() = head.status;
     if let Some(kind) = head.headers.get(CONTENT_TYPE) {
@@ -78,11 +81,11 @@ pub async fn stream(
         let text = whole(answer, LONGEST_STATUS).await?;
         // To be refused for what one may not, one has to be known.
         if code != StatusCode::UNAUTHORIZED {
-            place.is_known();
+            place.becomes_known();
         }
         return refused(request, code.as_u16(), &String::from_utf8_lossy(&text), place);
     }
-    place.is_known();
+    place.becomes_known();
     let accept = answer.headers().get(SEC_WEBSOCKET_ACCEPT).cloned().ok_or(Refusal::Answer(code.as_u16()))?;
     let protocol = head::chosen(answer.headers(), request.headers());
     let (upstream, browser) = (hyper::upgrade::on(&mut answer), hyper::upgrade::on(request));

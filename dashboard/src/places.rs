@@ -37,7 +37,7 @@ impl Places {
 
 impl Place {
     /// The API server has taken the token of a request of this connection.
-    pub fn is_known(&self) {
+    pub fn becomes_known(&self) {
         drop(self.stranger.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
@@ -51,11 +51,11 @@ mod tests {
         let places = Places::new(3, 1);
         let first = places.take().unwrap();
         assert!(places.take().is_none(), "a second stranger has a place");
-        first.is_known();
+        first.becomes_known();
         let second = places.take().unwrap();
-        second.is_known();
+        second.becomes_known();
         let third = places.take().unwrap();
-        third.is_known();
+        third.becomes_known();
         assert!(places.take().is_none(), "there are three at most");
         drop(first);
         assert!(places.take().is_some());

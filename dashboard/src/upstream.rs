@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use garboard_protocol::causes::ErrorChain;
 use http_body_util::{BodyExt, Limited};
 use hyper::Response;
 use hyper::body::Incoming;
@@ -56,8 +57,8 @@ impl ApiServer {
     pub async fn send(&self, request: Asked) -> Result<Response<Incoming>, Refusal> {
         let late = |patience: Duration| move |_: Elapsed| Refusal::Late(patience.as_secs());
         let stream = timeout(CONNECTING, self.connect()).await.map_err(late(CONNECTING))?;
-        let stream = stream.map_err(|error| Refusal::Unreachable(error.to_string()))?;
-        let broken = |error: hyper::Error| Refusal::Unreachable(error.to_string());
+        let stream = stream.map_err(|error| Refusal::Unreachable(ErrorChain(&error).to_string()))?;
+        let broken = |error: hyper::Error| Refusal::Unreachable(ErrorChain(&error).to_string());
         let mut builder = Builder::new();
         let begun = builder.max_buf_size(LONGEST_HEAD).handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = begun.map_err(broken)?;
@@ -72,7 +73,7 @@ impl ApiServer {
     async fn connect(&self) -> io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         stream.set_nodelay(true)?;
-        let trusted = Arc::clone(&self.trusted.borrow());
+        let trusted = self.trusted.borrow().clone();
         TlsConnector::from(trusted).connect(self.name.clone(), stream).await
     }
 }

@@ -96,7 +96,7 @@ impl Server {
             };
             // One that has no place is closed at once: a handshake would be work for it.
             let Some(place) = self.places.take() else { continue };
-            let acceptor = TlsAcceptor::from(Arc::clone(&shown.borrow()));
+            let acceptor = TlsAcceptor::from(shown.borrow().clone());
             drop(tokio::spawn(Arc::clone(&self).connection(stream, acceptor, place)));
         }
     }
@@ -162,7 +162,7 @@ impl Server {
             }
         };
         if answer.status() != StatusCode::UNAUTHORIZED {
-            place.is_known();
+            place.becomes_known();
         }
         Ok(answer)
     }

@@ -257,10 +257,9 @@ def test_in_a_cluster_a_request_goes_on_as_its_token_alone(in_cluster: InCluster
     assert code == 200 and "VirtualMachineList" in body
     assert ask(in_cluster, "PUT", START, headers, "{}")[0] == 202
     assert len(api.asked) == 2
-    for _, _, sent, _ in api.asked:
-        assert sent["Authorization"] == "Bearer of-ada"
-        allowed = {"host", "authorization", "accept", "content-type", "content-length"}
-        assert {name.lower() for name in sent} <= allowed, sent
+    for sent in api.sent("/"):
+        assert sent["authorization"] == "Bearer of-ada"
+        assert sent.keys() <= {"host", "authorization", "accept", "content-type", "content-length"}, sent
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,9 @@ def test_a_token_lets_its_user_in_and_the_tab_alone_keeps_it(page: Page, api: Pl
     assert page.context.cookies() == []
     assert page.get_by_label("Token").input_value() == "" and TOKEN not in page.content()
     # Each websocket has named the token in a protocol, and the API server has got it as a header.
-    watched = [sent for _, path, sent, _ in api.asked if "watch=true" in path]
-    assert watched and all(sent["Authorization"] == f"Bearer {TOKEN}" for sent in watched)
-    assert all("Sec-WebSocket-Protocol" not in sent for sent in watched)
+    watched = api.sent("watch=true")
+    assert watched and all(sent["authorization"] == f"Bearer {TOKEN}" for sent in watched)
+    assert all("sec-websocket-protocol" not in sent for sent in watched)
     encoded = base64.urlsafe_b64encode(TOKEN.encode()).decode().rstrip("=")
     assert encoded not in str(api.asked) and not any(TOKEN in path for _, path, _, _ in api.asked)
     page.reload()
@@ -117,8 +117,8 @@ def test_why_judges_by_what_the_user_may_see(page: Page, api: PlayedApi) -> None
     card = page.locator(".card")
     expect(card).to_contain_text("Wrong")
     expect(card).to_contain_text("nodes: you may not see them")
-    asked = [sent for _, path, sent, _ in api.asked if path == "/api/v1/nodes"]
-    assert asked and asked[0]["Authorization"] == f"Bearer {TOKEN}"
+    asked = api.sent("/api/v1/nodes")
+    assert asked and asked[0]["authorization"] == f"Bearer {TOKEN}"
     expect(page.locator("#events")).to_contain_text("FailedScheduling")
 
 
@@ -144,11 +144,11 @@ def test_console_and_screen_are_streams_of_the_token(page: Page, api: PlayedApi)
     page.locator("#actions").get_by_role("button", name="Screen", exact=True).click()
     width = "() => document.querySelector('#session canvas')?.width ?? 0"
     wait_until("a screen", lambda: page.evaluate(width) > 300)
-    streams = [sent for _, path, sent, _ in api.asked if path.endswith(("/console", "/vnc"))]
+    streams = api.sent("/hello/console") + api.sent("/hello/vnc")
     assert len(streams) == 2
     for sent in streams:
-        assert sent["Authorization"] == f"Bearer {TOKEN}"
-        assert sent["Sec-WebSocket-Protocol"] == "plain.kubevirt.io"
+        assert sent["authorization"] == f"Bearer {TOKEN}"
+        assert sent["sec-websocket-protocol"] == "plain.kubevirt.io"
 
 
 def test_a_token_that_ends_ends_its_console_and_another_one_goes_on_from_there(page: Page, api: PlayedApi) -> None:

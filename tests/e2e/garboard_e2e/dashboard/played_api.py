@@ -118,6 +118,11 @@ class PlayedApi:
     def changes(self) -> list[str]:
         return [path for method, path, _, _ in self.asked if method == "PUT"]
 
+    def sent(self, part: str) -> list[dict[str, str]]:
+        """The headers, by their names in small letters, of each request with this part in its path."""
+        found = (sent for _, path, sent, _ in self.asked if part in path)
+        return [{name.lower(): value for name, value in sent.items()} for sent in found]
+
     def user(self, headers: email.message.Message) -> str | None:
         """Who asks, by the token."""
         return self.tokens.get((headers["Authorization"] or "").removeprefix("Bearer "))

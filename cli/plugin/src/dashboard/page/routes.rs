@@ -1,6 +1,6 @@
 //! The paths that the page uses; there are no others. Pure.
 //!
-//! [`expressions`] has the same list for kubectl's proxy.
+//! `expressions` has the same list for kubectl's proxy.
 //!
 //! What goes to the API server is put together from parts that were checked, so that no other path can be meant by it.
 
