@@ -146,10 +146,11 @@ def test_each_value_changes_what_is_installed(tmp_path: pathlib.Path) -> None:
     found = list(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
     assert len(found) > 20, found
     for path, usual in found:
-        value = False if path == ("dashboard", "enabled") else another(path, usual)
+        is_switch = path == ("dashboard", "enabled")
+        value: Any = False if is_switch else another(path, usual)
         for key in reversed(path):
             value = {key: value}
-        switch = () if path == ("dashboard", "enabled") else with_dashboard
+        switch = () if is_switch else with_dashboard
         if not differences(rendered("--values", str(written(tmp_path, value)), *switch), plain):
             without_effect.add(".".join(path))
     assert without_effect == OF_A_CLUSTER
