@@ -54,8 +54,10 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
     apply(kubectl, &first, args.force_conflicts)?;
     establish(kubectl, &first, args.timeout)?;
     apply(kubectl, &then, args.force_conflicts)?;
+    if choice.dashboard.is_none() && !dashboards.is_empty() {
+        remove_dashboard(kubectl, &choice.namespace)?;
+    }
     wait(kubectl, args.timeout)?;
-    settle_dashboard(kubectl, &choice, !dashboards.is_empty(), args.timeout)?;
     outln!("Garboard {VERSION} works; `kubectl garboard cluster status` shows what runs where")?;
     Ok(exit::OK)
 }
@@ -86,18 +88,11 @@ fn chosen_dashboard(args: &InstallArgs, present: Option<&Value>) -> Option<Dashb
     Some(DashboardOptions { hosts, tls_secret: secret.unwrap_or(known.tls_secret) })
 }
 
-/// Waits for the dashboard that is wanted, and removes one that is not.
-fn settle_dashboard(kubectl: &Kubectl, choice: &InstallOptions, was_there: bool, timeout: u64) -> anyhow::Result<()> {
-    if choice.dashboard.is_some() {
-        let (deployment, timeout) = (format!("deployment/{DASHBOARD}"), format!("--timeout={timeout}s"));
-        kubectl.within_garboard().run(&["rollout", "status", &deployment, &timeout]).map_err(failed)?;
-        note!("the dashboard serves: docs/dashboard.md says how it is reached");
-    } else if was_there {
-        let objects = manifest::of_dashboard(&choice.namespace)?;
-        let input = manifest::text(objects.iter());
-        kubectl.feed(&["delete", "--ignore-not-found", "-f", "-"], input.as_bytes()).map_err(failed)?;
-        note!("the dashboard is removed");
-    }
+/// One that is there and not wanted.
+fn remove_dashboard(kubectl: &Kubectl, namespace: &str) -> anyhow::Result<()> {
+    let input = manifest::text(manifest::of_dashboard(namespace)?.iter());
+    kubectl.feed(&["delete", "--ignore-not-found", "-f", "-"], input.as_bytes()).map_err(failed)?;
+    note!("the dashboard is removed");
     Ok(())
 }
 

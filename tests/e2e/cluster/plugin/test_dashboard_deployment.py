@@ -113,6 +113,10 @@ def test_a_token_of_nobody_is_refused(browser: Browser, port: int) -> None:
         expect(page.locator("#signin-error")).to_contain_text("does not accept this token")
 
 
+def test_status_shows_it(person: Person, port: int) -> None:
+    person.cluster.prints(r"ok +dashboard +1 of 1 ready", "status")
+
+
 def test_its_certificate_is_of_the_authority_that_the_controller_publishes(kube: Kube, port: int) -> None:
     authorities = json.loads(
         kube.kubectl("get", "configmap", "garboard-authorities", "-o", "json", namespace=INSTALLED_IN)
