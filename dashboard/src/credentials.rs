@@ -96,7 +96,7 @@ mod tests {
 
     fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
         let mut made = HeaderMap::new();
-        for (name, value) in all {
+        for &(name, value) in all {
             made.append(HeaderName::from_static(name), HeaderValue::from_str(value).unwrap());
         }
         made

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! It holds no rights: its pod has no token, it stores none, and what it asks of the API server it asks with the token that came with the
-//! request. [ADR 41](../../../docs/adr/0041-the-page-in-a-cluster.md) has the rest.
+//! request. [ADR 41](../../docs/adr/0041-the-page-in-a-cluster.md) has the rest.
 #![forbid(unsafe_code)]
 
 pub mod credentials;
