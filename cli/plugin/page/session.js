@@ -1,6 +1,6 @@
 // The dialog of a console or a screen: what it shows, when it connects again, and how the keyboard leaves it.
 
-import { REFUSED, open, path } from "./api.js";
+import { REFUSED, open, path, unauthorized } from "./api.js";
 import { button, element, find, setText } from "./dom.js";
 
 const PROTOCOL = "plain.kubevirt.io";
@@ -12,6 +12,11 @@ const GOOD = 10_000;
 
 /** Keys that a browser keeps for itself, or that have to be pressed at once. */
 const isWayOut = (event) => event.ctrlKey && !event.altKey && (event.key === "]" || event.code === "BracketRight");
+
+let current;
+
+/** Ends the console or the screen that is open, if there is one: its user is out. */
+export const closeCurrent = () => current?.close();
 
 export class Session {
   #one; #verb; #view; #socket; #timer; #tries = 0; #began = 0; #closed; #over = false; #before = document.activeElement;
@@ -32,8 +37,11 @@ export class Session {
     this.#view = make(find("session-place"), one);
     find("session-tools").replaceChildren(...this.#view.tools.map(([label, act]) => button(label, () => { act(); this.#view.focus(); })));
     setText(find("session-hint"), `${this.#view.hint} Ctrl and ] leaves it for the buttons above.`);
+    current = this;
     this.#connect(true);
   }
+
+  close() { find("session").close(); }
 
   #keys = (event) => {
     if (!isWayOut(event)) return;
@@ -63,6 +71,8 @@ export class Session {
     this.#view.detach();
     const refused = this.#socket.refused;
     find("session-again").hidden = false;
+    // The token has ended: the page asks for another one.
+    if (refused?.code === 401 || code === REFUSED + 401) unauthorized(refused);
     if (refused || code >= REFUSED) return this.#say(`Refused: ${refused ?? `code ${code - REFUSED}`}`);
     if (code === TAKEN) return this.#say(`Ended: ${reason || "another user has connected"}`);
     if (Date.now() - this.#began > GOOD && this.#began) this.#tries = 0;
@@ -86,6 +96,7 @@ export class Session {
   #end() {
     if (this.#over) return;
     this.#over = true;
+    current = undefined;
     clearTimeout(this.#timer);
     this.#drop();
     this.#view.dispose();

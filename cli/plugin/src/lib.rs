@@ -20,6 +20,7 @@ pub mod line;
 mod link;
 pub mod log_line;
 mod logs;
+mod look;
 mod operate;
 pub mod options;
 pub mod output;
@@ -38,9 +39,14 @@ mod why;
 pub mod yaml;
 
 pub use args::{Plugin, PluginArgs};
+#[cfg(unix)]
+pub use dashboard::page;
+pub use failure::Failure;
 pub use find::nearest;
+pub use look::{Look, Question};
 pub use operate::args::ClusterCommandArgs;
 pub use operate::run as cluster;
+pub use why::of_machine as diagnose;
 pub use why::{Diagnosis, DiagnosisVerdict, Evidence, Finding, Health, screen as diagnosis_screen, seen};
 
 use std::path::{Path, PathBuf};
