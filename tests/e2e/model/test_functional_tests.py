@@ -24,6 +24,7 @@ NEVER = Result("VM moves", ("conformance", "sig-compute"))
 PENDING = Result("VM waits", ("sig-network",), "pending")
 SKIPPED = Result("VM speaks IPv6", ("sig-network",), "skipped", 1, "abc", "2026-11-26", "no <IPv6> here")
 MOVES = verdicts.Verdict(re.compile("moves"), "later", "needs live migration")
+NOTHING: list[verdicts.Verdict] = []
 
 
 def test_results_are_read_as_they_were_written() -> None:
@@ -69,11 +70,11 @@ def test_each_outcome_is_named_with_its_reason() -> None:
         (FAILED, [MOVES], (verdicts.FAILS, "Timed out | after 300 s")),
         (FAILED, [outside], (verdicts.INAPPLICABLE, "tests libvirt: reads its log")),
         (FAILED, [elsewhere], (verdicts.INAPPLICABLE, "needs what the test cluster has not: a third node")),
-        (NEVER, [], (verdicts.NEVER_RUN, "")),
+        (NEVER, NOTHING, (verdicts.NEVER_RUN, "")),
         (NEVER, [MOVES], (verdicts.NEVER_RUN, "expected to fail: needs live migration")),
-        (SKIPPED, [], (verdicts.SKIPS, "no <IPv6> here")),
+        (SKIPPED, NOTHING, (verdicts.SKIPS, "no <IPv6> here")),
         (SKIPPED, [verdicts.Verdict(re.compile("IPv6"), "cluster", "IPv6")], (verdicts.SKIPS, "no <IPv6> here")),
-        (PENDING, [], (verdicts.SKIPS, verdicts.PENDING)),
+        (PENDING, NOTHING, (verdicts.SKIPS, verdicts.PENDING)),
     ):
         assert verdicts.judge(result, known) == expected
     moved = results.of(Spec(NEVER.text, NEVER.labels, "failed", 1, "no"), "abc", "2026-11-26")

@@ -49,8 +49,9 @@ def keep_list(suite: Suite) -> None:
 
 
 def chosen_texts(chosen: argparse.Namespace, suite: Suite) -> list[str]:
-    """What is to be run, in this order."""
-    listed = [results.listed(spec) for spec in suite.selected(chosen.label, chosen.focus)]
+    """What is to be run, in this order. Pending ones cannot be."""
+    every = map(results.listed, suite.selected(chosen.label, chosen.focus))
+    listed = [result for result in every if result.state == ""]
     if chosen.without_known:
         known = verdicts.load()
         listed = [result for result in listed if verdicts.about(result, known) is None]
