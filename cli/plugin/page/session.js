@@ -64,7 +64,7 @@ export class Session {
     const refused = this.#socket.refused;
     find("session-again").hidden = false;
     if (refused || code >= REFUSED) return this.#say(`Refused: ${refused ?? `code ${code - REFUSED}`}`);
-    if (code === TAKEN) return this.#say(`Ended: ${reason || "another user has connected"}`);
+    if (code === TAKEN) return this.#say(`Ended: ${reason.replace(/^EOF: /, "") || "another user has connected"}`);
     if (Date.now() - this.#began > GOOD && this.#began) this.#tries = 0;
     const wait = WAITS[this.#tries];
     this.#tries += 1;

@@ -19,6 +19,10 @@ use super::relay::{self, Next, READ_AT_ONCE, Reader, Source, Then, Writer};
 use super::server::Serving;
 use crate::nodes::control::{Requester, ask};
 
+/// How the reason of a session that is over begins. KubeVirt's close has no frame, so that programs that use its client look for this
+/// word in the error, of which the reason is a part.
+const OVER: &str = "EOF";
+
 /// Opens a stream to the supervisor, and only then answers with 101: before it, a refusal is a `Status`.
 pub(super) async fn open(
     serving: &Serving,
@@ -96,7 +100,9 @@ impl<R: AsyncRead + Unpin + Send + 'static> Source for SessionParts<R> {
             match self.decoder.next_part() {
                 Ok(Some(Part::Bytes(bytes))) => return Next::Bytes(Bytes::from(bytes)),
                 // Clients that connect again by themselves do not after this code; two of them would end each other for ever.
-                Ok(Some(Part::End(end))) => return Next::End(relay::close(close_code::AWAY, &end.reason)),
+                Ok(Some(Part::End(end))) => {
+                    return Next::End(relay::close(close_code::AWAY, &format!("{OVER}: {}", end.reason)));
+                }
                 Ok(None) => {}
                 Err(error) => return Next::End(relay::close(close_code::ERROR, &error.to_string())),
             }

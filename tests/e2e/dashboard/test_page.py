@@ -272,7 +272,7 @@ def test_a_console_connects_again_unless_another_user_took_it(page: Page, api: P
     expect(state).to_contain_text("the supervisor was replaced. Connecting again in 1 s")
     wait_until("a second session", lambda: len(api.consoles) == 2)
     expect(state).to_have_text("Connected.")
-    api.consoles[1].close(1001, "another client has opened this console")
+    api.consoles[1].close(1001, "EOF: another client has opened this console")
     expect(state).to_have_text("Ended: another client has opened this console")
     page.get_by_role("button", name="Connect again").click()
     wait_until("a third session", lambda: len(api.consoles) == 3)

@@ -307,7 +307,7 @@ async fn a_session_is_a_websocket_of_plain_bytes_and_its_client_reads_why_it_end
         socket.send(Message::binary("root\r")).await.unwrap();
         assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("root\r"));
         let Message::Close(Some(frame)) = socket.next().await.unwrap().unwrap() else { panic!("no close frame") };
-        assert_eq!((frame.code, frame.reason.as_str()), (CloseCode::Away, "another client"));
+        assert_eq!((frame.code, frame.reason.as_str()), (CloseCode::Away, "EOF: another client"));
         let asked = played.asked.lock().unwrap().clone();
         assert_eq!(asked, [of_ada(wanted)]);
     }
