@@ -9,6 +9,9 @@
 //! that closes has its last bytes written, and then the machine's side is closed for writing.
 
 use std::io;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -21,7 +24,7 @@ use futures::{SinkExt, StreamExt};
 use garboard_protocol::text::printable;
 use garboard_subresources::refusal::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, interval_at};
+use tokio::time::{Instant, interval_at, sleep_until};
 
 use super::turns::Turn;
 
@@ -36,6 +39,11 @@ const READ_OF_CLIENT: usize = 8 * 1024;
 /// How often a client is sent a ping, so that proxies keep the connection, and a pong that it did not ask for: the clients of
 /// KubeVirt give up after a minute without one, and theirs waits behind what a slow guest does not read (RFC 6455, 5.5.3).
 const PING_EVERY: Duration = Duration::from_secs(20);
+/// How long nothing may be heard of a client, which answers each ping: KubeVirt's limit. One whose computer is gone would have its
+/// session for as long as the kernels on the way try to reach it, some 15 minutes.
+const SILENCE: Duration = Duration::from_secs(60);
+/// What a client reads that is there all the same.
+const SILENT: &str = "nothing was heard of this client for 60 s";
 /// How long the other side may take to end when one side has.
 const LINGER: Duration = Duration::from_secs(5);
 /// The longest reason of a close frame, which is shorter than 125 bytes.
@@ -151,17 +159,67 @@ pub(super) fn answer(socket: WebSocketUpgrade, source: impl Source, sink: impl S
     })
 }
 
+/// When something was heard of a client last; nothing while it is not listened to, because the machine's side does not take what it
+/// has sent.
+struct Heard(Mutex<Option<Instant>>);
+
+impl Heard {
+    fn now() -> Self {
+        Self(Mutex::new(Some(Instant::now())))
+    }
+
+    /// It has sent something, or is listened to again.
+    fn listen(&self) {
+        *self.lock() = Some(Instant::now());
+    }
+
+    fn pause(&self) {
+        *self.lock() = None;
+    }
+
+    /// Waits for what is sent. A client that made room for it first is there, however far it is behind.
+    async fn sent<T>(&self, sending: impl Future<Output = T>) -> T {
+        let mut sending = pin!(sending);
+        if let Poll::Ready(sent) = futures::poll!(sending.as_mut()) {
+            return sent;
+        }
+        let sent = sending.await;
+        if let Some(last) = self.lock().as_mut() {
+            *last = Instant::now();
+        }
+        sent
+    }
+
+    /// Returns when nothing was heard for too long.
+    async fn silence(&self) {
+        loop {
+            let heard = *self.lock();
+            if heard.is_some_and(|last| last.elapsed() >= SILENCE) {
+                return;
+            }
+            sleep_until(heard.unwrap_or_else(Instant::now) + SILENCE).await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Which side has ended.
 enum Ended {
     Client,
+    /// The machine's side, or the stream is given up: how the client's is closed.
     Machine(CloseFrame),
 }
 
 async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink) {
     let (mut to_client, mut from_client) = socket.split();
+    let heard = Heard::now();
     let ended = tokio::select! {
-        ended = send(&mut source, &mut to_client) => ended,
-        ended = receive(&mut from_client, &mut sink) => ended,
+        ended = send(&mut source, &mut to_client, &heard) => ended,
+        ended = receive(&mut from_client, &mut sink, &heard) => ended,
+        () = heard.silence() => Ended::Machine(close(close_code::ERROR, SILENT)),
     };
     let last = async {
         match ended {
@@ -182,12 +240,12 @@ async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink) 
     let _ = tokio::time::timeout(LINGER, last).await;
 }
 
-async fn send(source: &mut impl Source, client: &mut SplitSink<WebSocket, Message>) -> Ended {
+async fn send(source: &mut impl Source, client: &mut SplitSink<WebSocket, Message>, heard: &Heard) -> Ended {
     let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
     loop {
         let sent = tokio::select! {
             next = source.next() => match next {
-                Next::Bytes(bytes) => client.send(Message::Binary(bytes)).await,
+                Next::Bytes(bytes) => heard.sent(client.send(Message::Binary(bytes))).await,
                 Next::End(frame) => return Ended::Machine(frame),
             },
             _ = pings.tick() => match client.feed(Message::Pong(Bytes::new())).await {
@@ -202,17 +260,65 @@ async fn send(source: &mut impl Source, client: &mut SplitSink<WebSocket, Messag
 }
 
 /// Reading a ping sends its pong.
-async fn receive(client: &mut SplitStream<WebSocket>, sink: &mut impl Sink) -> Ended {
+async fn receive(client: &mut SplitStream<WebSocket>, sink: &mut impl Sink, heard: &Heard) -> Ended {
     while let Some(Ok(message)) = client.next().await {
+        heard.pause();
         let put = match message {
             Message::Binary(bytes) => sink.put(bytes).await,
             Message::Text(text) => sink.put(text.into()).await,
             Message::Ping(_) | Message::Pong(_) => Ok(()),
             Message::Close(_) => return Ended::Client,
         };
+        heard.listen();
         if let Err(error) = put {
             return Ended::Machine(broken(&error));
         }
     }
     Ended::Client
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_silent_that_sends_nothing_and_takes_nothing() {
+        let begun = Instant::now();
+        Heard::now().silence().await;
+        assert!(begun.elapsed() >= SILENCE && begun.elapsed() < SILENCE * 2, "{:?}", begun.elapsed());
+    }
+
+    /// Whether it is silent after nearly three times that long, in which something happened twice.
+    async fn is_silent_although<F: Future<Output = ()>>(happens: impl Fn(Heard) -> F) -> bool {
+        tokio::time::timeout(SILENCE * 3 - Duration::from_secs(3), happens(Heard::now())).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_there_that_sends_or_makes_room_and_none_is_judged_that_is_not_listened_to() {
+        let pause = || tokio::time::sleep(SILENCE - Duration::from_secs(1));
+        let silent = is_silent_although(|heard| async move {
+            let sends = async {
+                heard.sent(pause()).await;
+                pause().await;
+                heard.listen();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = sends => {}
+                () = heard.silence() => {}
+            }
+        });
+        assert!(!silent.await, "it made room, and then sent something");
+        let silent = is_silent_although(|heard| async move {
+            heard.pause();
+            heard.sent(pause()).await;
+            heard.silence().await;
+        });
+        assert!(!silent.await, "its messages are not read");
+        let silent = is_silent_although(|heard| async move {
+            heard.sent(std::future::ready(())).await;
+            heard.silence().await;
+        });
+        assert!(silent.await, "what the kernel takes at once is no sign of it");
+    }
 }

@@ -252,6 +252,25 @@ async fn a_client_that_leaves_ends_its_session_at_once() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_whose_computer_is_gone_has_no_session_after_a_minute_and_one_that_is_idle_has() {
+    let (controller, machine) = (Controller::new(), Machine::default());
+    let _way = connected(&controller.nodes, &machine).await;
+    // Nobody reads its socket any more, so that no ping is answered.
+    let gone = controller.console().await;
+    let mut idle = controller.console().await;
+    tokio::spawn(async move { while idle.next().await.is_some() {} });
+    machine.until_open(2).await;
+    tokio::time::sleep(Duration::from_secs(55)).await;
+    machine.until_open(2).await;
+    // A minute, and what a client has to answer a close frame.
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    machine.until_open(1).await;
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    machine.until_open(1).await;
+    drop(gone);
+}
+
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_back_its_own_machine_alone() {
     let (controller, flooding) = (Controller::new(), Machine { floods: true, ..Machine::default() });
