@@ -17,6 +17,7 @@ mod evacuation;
 mod forward;
 mod guest;
 mod instance;
+mod leaving;
 mod not_here;
 mod peer;
 mod relay;

@@ -26,6 +26,7 @@ use garboard_subresources::refusal::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, interval_at, sleep_until};
 
+use super::leaving::{OpenStream, Replica};
 use super::turns::Turn;
 
 /// The subprotocol of KubeVirt's clients: binary frames of bytes, and nothing else.
@@ -44,6 +45,8 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_secs(60);
 /// What a client reads that is there all the same.
 const SILENT: &str = "nothing was heard of this client for 60 s";
+/// What a client reads whose replica ends, with [`close_code::RESTART`].
+const REPLACED: &str = "this controller ends; connect again, and another one answers";
 /// How long the other side may take to end when one side has.
 const LINGER: Duration = Duration::from_secs(5);
 /// The longest reason of a close frame, which is shorter than 125 bytes.
@@ -140,23 +143,41 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Sink for Writer<W> {
     }
 }
 
+/// A websocket that a request asks for.
+pub(super) struct Socket {
+    upgrade: WebSocketUpgrade,
+    /// Tests have streams without one.
+    replica: Option<Replica>,
+}
+
 /// The websocket that a request asks for.
 ///
 /// # Errors
 /// It asks for none.
-pub(super) async fn websocket(head: &mut Parts) -> Result<WebSocketUpgrade, Refusal> {
+pub(super) async fn websocket(head: &mut Parts) -> Result<Socket, Refusal> {
     let socket = WebSocketUpgrade::from_request_parts(head, &()).await;
     let socket = socket.map_err(|rejection| Refusal::BadRequest(format!("this is a websocket: {rejection}")))?;
     let bounded = socket.max_message_size(LARGEST_FRAME).max_frame_size(LARGEST_FRAME);
-    Ok(bounded.read_buffer_size(READ_OF_CLIENT).protocols([PLAIN]))
+    let upgrade = bounded.read_buffer_size(READ_OF_CLIENT).protocols([PLAIN]);
+    Ok(Socket { upgrade, replica: head.extensions.get().cloned() })
 }
 
 /// Answers with 101, and copies both ways from then on. The turn ends with the stream.
-pub(super) fn answer(socket: WebSocketUpgrade, source: impl Source, sink: impl Sink, turn: Turn) -> Response {
-    socket.on_upgrade(move |socket| async move {
-        relay(socket, source, sink).await;
+pub(super) fn answer(socket: Socket, source: impl Source, sink: impl Sink, turn: Turn) -> Response {
+    let mut open = socket.replica.map(|replica| replica.opened());
+    socket.upgrade.on_upgrade(move |socket| async move {
+        relay(socket, source, sink, open.as_mut()).await;
+        drop(open);
         drop(turn);
     })
+}
+
+/// Returns when the replica that serves a stream ends.
+async fn replaced(open: Option<&mut OpenStream>) {
+    match open {
+        Some(open) => open.is_to_end().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// When something was heard of a client last; nothing while it is not listened to, because the machine's side does not take what it
@@ -213,13 +234,14 @@ enum Ended {
     Machine(CloseFrame),
 }
 
-async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink) {
+async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink, open: Option<&mut OpenStream>) {
     let (mut to_client, mut from_client) = socket.split();
     let heard = Heard::now();
     let ended = tokio::select! {
         ended = send(&mut source, &mut to_client, &heard) => ended,
         ended = receive(&mut from_client, &mut sink, &heard) => ended,
         () = heard.silence() => Ended::Machine(close(close_code::ERROR, SILENT)),
+        () = replaced(open) => Ended::Machine(close(close_code::RESTART, REPLACED)),
     };
     let last = async {
         match ended {

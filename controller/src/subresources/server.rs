@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::any;
+use axum::{Extension, Router};
 use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures::StreamExt;
@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use super::admit::admit;
 use super::answer::answer;
+use super::leaving::Replica;
 use super::peer::PeerAcceptor;
 use super::trust;
 use super::turns::Turns;
@@ -96,7 +97,8 @@ pub async fn run(
     let asks = Turns::new(ASKS_OF_AN_INSTANCE);
     let dialled = std::convert::identity;
     let serving = Serving { context: Arc::new(context), header, turns, asks, streams, nodes, dialled };
-    let routes = stages.closing(routes(serving));
+    let replica = Replica::new(stages.clone());
+    let routes = stages.closing(routes(serving)).layer(Extension(replica.clone()));
     let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(Places::USUAL.handshake);
     let acceptor = PeerAcceptor(tls.acceptor(Listener::new(Places::USUAL)));
     let handle = Handle::new();
@@ -116,11 +118,13 @@ pub async fn run(
             }
         }
     };
-    tokio::select! {
+    let outcome = tokio::select! {
         outcome = server.serve(routes.into_make_service()) => outcome,
         () = reload => Ok(()),
         () = stages.drain(handle) => Ok(()),
-    }
+    };
+    replica.closed().await;
+    outcome
 }
 
 /// Requests are admitted first; only then they are read, and take a turn.

@@ -21,8 +21,10 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
+use super::super::leaving::Replica;
 use super::instance::{BASE, NODE, POD, running};
 use super::{Peer, api, vm};
+use crate::shutdown::{Stage, stages};
 
 /// For what has to come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -235,6 +237,26 @@ fn a_controller_that_dies_leaves_no_session_in_the_machine() {
     let end = others.block_on(ended(&mut client));
     assert!(end.is_err(), "a close frame of a controller that is gone: {end:?}");
     others.block_on(machine.until_open(0));
+}
+
+#[tokio::test]
+async fn a_controller_that_is_replaced_closes_its_streams_and_says_to_connect_again() {
+    let (Controller { routes, nodes }, machine) = (Controller::new(), Machine::default());
+    let _way = connected(&nodes, &machine).await;
+    let (stage, stages) = stages();
+    let replica = Replica::new(stages);
+    let controller = Controller { routes: routes.layer(axum::Extension(replica.clone())), nodes };
+    let mut client = controller.console().await;
+    stage.send_replace(Stage::Leaving);
+    client.send(Message::binary("ls\r")).await.unwrap();
+    assert_eq!(client.next().await.unwrap().unwrap(), Message::binary("ls\r"), "it serves for a while");
+    stage.send_replace(Stage::Draining);
+    let frame = ended(&mut client).await.unwrap();
+    assert!(frame.code == CloseCode::Restart && frame.reason.contains("connect again"), "{frame:?}");
+    // Its answer.
+    while client.next().await.is_some() {}
+    assert!(replica.closed().await, "the process waits for it, and for nothing else");
+    machine.until_open(0).await;
 }
 
 #[tokio::test]
