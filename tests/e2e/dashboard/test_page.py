@@ -276,6 +276,23 @@ def test_a_console_connects_again_unless_another_user_took_it(page: Page, api: P
     expect(state).to_have_text("Ended: another client has opened this console")
     page.get_by_role("button", name="Connect again").click()
     wait_until("a third session", lambda: len(api.consoles) == 3)
+    # What connects again by itself ends nobody's session.
+    opened = [path for _, path, _, _ in api.asked if path.partition("?")[0].endswith("/console")]
+    assert [path.partition("?")[2] for path in opened] == ["", "preserveSession=true", ""]
+
+
+def test_a_console_that_was_lost_waits_for_the_session_that_is_there(page: Page, api: PlayedApi) -> None:
+    machine(page, "hello")
+    action(page, "Console").click()
+    state = page.locator("#session-state")
+    expect(state).to_have_text("Connected.")
+    held = "another client has opened this console"
+    api.refusals[f"GET {SUBRESOURCES}/virtualmachineinstances/hello/console"] = status(503, "ServiceUnavailable", held)
+    api.consoles[0].close(1012, "this controller ends")
+    expect(state).to_have_text(f"Waiting: {held}. Connecting again in 2 s …")
+    api.refusals.clear()
+    wait_until("a second session", lambda: len(api.consoles) == 2)
+    expect(state).to_have_text("Connected.")
 
 
 def test_a_console_that_is_refused_says_why(page: Page, api: PlayedApi) -> None:
