@@ -107,12 +107,22 @@ pub fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Refusal> {
 /// # Errors
 /// Another value.
 pub fn preserves_session(query: Option<&str>) -> Result<bool, Refusal> {
-    let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    let values: Vec<&str> = pairs.filter(|(name, _)| *name == "preserveSession").map(|(_, value)| value).collect();
-    match values.first().copied().unwrap_or_default() {
+    truth(query, "preserveSession")
+}
+
+/// The first value of a parameter of a query, as it is written.
+#[must_use]
+pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
+    let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(each, _)| *each == name).map(|(_, value)| value)
+}
+
+/// Whether a parameter is true; false without it.
+fn truth(query: Option<&str>, name: &str) -> Result<bool, Refusal> {
+    match parameter(query, name).unwrap_or_default() {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        other => Err(Refusal::BadRequest(format!("preserveSession={other}: write true or false"))),
+        other => Err(Refusal::BadRequest(format!("{name}={other}: write true or false"))),
     }
 }
 

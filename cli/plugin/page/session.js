@@ -14,7 +14,7 @@ const GOOD = 10_000;
 const HELD = 503;
 const HELD_FOR = 70_000;
 const HELD_WAIT = 2000;
-const PRESERVED = "?preserveSession=true";
+const PRESERVED = "preserveSession=true";
 
 /** Keys that a browser keeps for itself, or that have to be pressed at once. */
 const isWayOut = (event) => event.ctrlKey && !event.altKey && (event.key === "]" || event.code === "BracketRight");
@@ -22,7 +22,8 @@ const isWayOut = (event) => event.ctrlKey && !event.altKey && (event.key === "]"
 export class Session {
   #one; #verb; #view; #socket; #timer; #tries = 0; #began = 0; #lost = 0; #closed; #over = false; #before = document.activeElement;
 
-  /** `make(place, one)` makes the view: `attach(socket)`, `detach()`, `focus()`, `tools`, `hint`, `dispose()`. */
+  /** `make(place, one)` makes the view: `attach(socket)`, `detach()`, `focus()`, `tools`, `hint`, `dispose()`,
+   * and `parameter()`, where it goes on from a place. */
   constructor(one, verb, title, make, closed) {
     [this.#one, this.#verb, this.#closed] = [one, verb, closed];
     const dialog = find("session");
@@ -54,8 +55,9 @@ export class Session {
     this.#drop();
     find("session-again").hidden = true;
     setText(find("session-state"), "Connecting …");
+    const query = [takesFocus ? "" : PRESERVED, this.#view.parameter?.()].filter(Boolean).join("&");
     const subresource = path.subresource(this.#one, "virtualmachineinstances", this.#verb);
-    const socket = open(takesFocus ? subresource : subresource + PRESERVED, PROTOCOL);
+    const socket = open(query ? `${subresource}?${query}` : subresource, PROTOCOL);
     if (takesFocus) this.#lost = 0;
     this.#socket = socket;
     socket.addEventListener("open", () => {

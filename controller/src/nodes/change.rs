@@ -95,6 +95,7 @@ impl<'a> Change<'a> {
             | ControlReply::Done
             | ControlReply::Streaming
             | ControlReply::Session
+            | ControlReply::Resumed(_)
             | ControlReply::Healthy
             | ControlReply::Guest(_)
             | ControlReply::Denied { .. } => Err(ControlError::NoStatus),

@@ -29,7 +29,7 @@ use tokio::time::{Instant, interval_at, sleep_until};
 use super::leaving::{OpenStream, Replica};
 use super::turns::Turn;
 
-/// The subprotocol of KubeVirt's clients: binary frames of bytes, and nothing else.
+/// The subprotocol of KubeVirt's clients: binary frames of bytes, and nothing else unless it was asked for.
 const PLAIN: &str = "plain.kubevirt.io";
 /// The largest frame of a client, and of us, bytes. What a person types is short; VNC pastes and datagrams are not.
 pub(super) const LARGEST_FRAME: usize = 64 * 1024;
@@ -57,6 +57,8 @@ const LONGEST_REASON: usize = 100;
 pub(super) enum Next {
     /// One message for the client.
     Bytes(Bytes),
+    /// A message that is none of the stream's bytes, for a client that asked for it.
+    Text(String),
     /// Nothing more: how the client's side is closed.
     End(CloseFrame),
 }
@@ -249,7 +251,7 @@ async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink, 
                 // The answer to its close frame.
                 let _ = to_client.flush().await;
                 if sink.finish().await == Then::Drain {
-                    while let Next::Bytes(_) = source.next().await {}
+                    while let Next::Bytes(_) | Next::Text(_) = source.next().await {}
                 }
             }
             Ended::Machine(frame) => {
@@ -268,6 +270,7 @@ async fn send(source: &mut impl Source, client: &mut SplitSink<WebSocket, Messag
         let sent = tokio::select! {
             next = source.next() => match next {
                 Next::Bytes(bytes) => heard.sent(client.send(Message::Binary(bytes))).await,
+                Next::Text(text) => client.send(Message::Text(text.into())).await,
                 Next::End(frame) => return Ended::Machine(frame),
             },
             _ = pings.tick() => match client.feed(Message::Pong(Bytes::new())).await {

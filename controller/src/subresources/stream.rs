@@ -6,6 +6,7 @@ use axum::extract::ws::close_code;
 use axum::http::request::Parts;
 use axum::response::Response;
 use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest, Session};
+use garboard_protocol::position::{Begun, NoPosition, Resume};
 use garboard_protocol::session::{Decoder, Part};
 use garboard_protocol::text::printable;
 use garboard_subresources::refusal::Refusal;
@@ -34,8 +35,9 @@ pub(super) async fn open(
     let session = if options::preserves_session(head.uri.query())? { Session::Only } else { Session::Replace };
     let vmi = get_instance(serving, call).await?;
     instance::may_open(which, &vmi)?;
+    let resume = resume(head.uri.query())?;
     let request = match which {
-        Which::Console => ControlRequest::Console { access: keyboard(session), session },
+        Which::Console => ControlRequest::Console { access: keyboard(session), session, resume },
         Which::Vnc => ControlRequest::Vnc { session },
     };
     let socket = relay::websocket(&mut head).await?;
@@ -49,7 +51,11 @@ pub(super) async fn open(
     match reply {
         ControlReply::Session => {
             tracing::info!(?session, "a stream is opened");
-            Ok(relay::answer(socket, SessionParts::of(reader), writer, turn))
+            Ok(relay::answer(socket, SessionParts::of(reader, None), writer, turn))
+        }
+        ControlReply::Resumed(begun) => {
+            tracing::info!(?session, resumed = begun.resumed, "a console is opened");
+            Ok(relay::answer(socket, SessionParts::of(reader, Some(begun)), writer, turn))
         }
         // A supervisor of a version before sessions: the stream is one of several.
         ControlReply::Streaming => {
@@ -64,6 +70,13 @@ pub(super) async fn open(
         | ControlReply::Healthy
         | ControlReply::Guest(_) => Err(unexpected()),
     }
+}
+
+/// With what a console is to begin (`?position=`): a parameter of ours, for clients that connect again by themselves. They get a text first
+/// that says with what it does ([`Begun`]).
+fn resume(query: Option<&str>) -> Result<Option<Resume>, Refusal> {
+    let refused = |error: NoPosition| Refusal::BadRequest(format!("position: {error}"));
+    options::parameter(query, "position").map(|text| text.parse::<Resume>().map_err(refused)).transpose()
 }
 
 /// Who ends no session takes the keyboard from nobody either. KubeVirt has the parameter for the screen alone; its clients send it to
@@ -83,19 +96,24 @@ fn denied(session: Session, reason: &str) -> Refusal {
 
 /// What a supervisor sends in a session.
 struct SessionParts<R> {
+    /// What the client is told first.
+    begun: Option<Begun>,
     from: R,
     buffer: Vec<u8>,
     decoder: Decoder,
 }
 
 impl<R> SessionParts<R> {
-    fn of(from: R) -> Self {
-        Self { from, buffer: vec![0; READ_AT_ONCE], decoder: Decoder::default() }
+    fn of(from: R, begun: Option<Begun>) -> Self {
+        Self { begun, from, buffer: vec![0; READ_AT_ONCE], decoder: Decoder::default() }
     }
 }
 
 impl<R: AsyncRead + Unpin + Send + 'static> Source for SessionParts<R> {
     async fn next(&mut self) -> Next {
+        if let Some(text) = self.begun.take().and_then(|begun| serde_json::to_string(&begun).ok()) {
+            return Next::Text(text);
+        }
         loop {
             match self.decoder.next_part() {
                 Ok(Some(Part::Bytes(bytes))) => return Next::Bytes(Bytes::from(bytes)),

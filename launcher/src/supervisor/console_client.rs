@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use garboard_protocol::control::{ConsoleAccess, ControlReply, Session};
+use garboard_protocol::position::{Begun, Resume};
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
@@ -18,11 +19,13 @@ const GONE_EVERY: Duration = Duration::from_secs(1);
 /// Bytes typed at once.
 const KEYS_BYTES: usize = 1024;
 
-/// The answer to a viewer that is let in, and how its bytes are written from then on.
-fn begun(session: Session) -> (ControlReply, Wire) {
-    match session {
-        Session::None => (ControlReply::Streaming, Wire::Raw),
-        Session::Replace | Session::Only => (ControlReply::Session, Wire::Parts),
+/// The answer to a viewer that is let in, and how its bytes are written from then on. One that may come again is told with what it
+/// begins.
+fn begins(session: Session, begun: Option<Begun>) -> (ControlReply, Wire) {
+    match (session, begun) {
+        (_, Some(begun)) => (ControlReply::Resumed(begun), Wire::Parts),
+        (Session::None, None) => (ControlReply::Streaming, Wire::Raw),
+        (Session::Replace | Session::Only, None) => (ControlReply::Session, Wire::Parts),
     }
 }
 
@@ -32,14 +35,16 @@ pub(super) async fn console(
     senders: &ControlSenders,
     access: ConsoleAccess,
     session: Session,
+    resume: Option<Resume>,
 ) -> io::Result<()> {
     let (reply, attached) = oneshot::channel();
-    if senders.console.send(Attach { access, session, reply }).await.is_err() {
+    let comes_again = resume.is_some();
+    if senders.console.send(Attach { access, session, resume, reply }).await.is_err() {
         return answer(&mut stream, &denied("this machine has no serial console, or it was closed")).await;
     }
     match attached.await {
         Ok(Ok(attached)) => {
-            let (reply, wire) = begun(session);
+            let (reply, wire) = begins(session, comes_again.then(|| attached.begun.clone()));
             answer(&mut stream, &reply).await?;
             let late = attached.over.clone();
             tokio::select! {
@@ -55,7 +60,7 @@ pub(super) async fn console(
 /// Each direction by itself: who reads slowly can still type, and what the guest prints arrives while it reads nothing.
 async fn relay(stream: UnixStream, attached: Attached, wire: Wire) -> io::Result<()> {
     let (from_viewer, mut to_viewer) = stream.into_split();
-    let Attached { mut output, keyboard, id, over } = attached;
+    let Attached { mut output, keyboard, id, over, .. } = attached;
     let down = async {
         while let Some(bytes) = output.recv().await {
             wire.put(&mut to_viewer, &bytes).await?;
@@ -150,10 +155,17 @@ mod tests {
         async fn open(&self, access: ConsoleAccess, session: Session) -> (ControlReply, UnixStream) {
             let (mut client, stream) = UnixStream::pair().unwrap();
             tokio::spawn(client(stream, self.senders.clone()));
-            let line = wire::encode(&ControlRequest::Console { access, session }).unwrap();
-            client.write_all(&line).await.unwrap();
-            let line = timeout(PATIENCE, read_line(&mut client)).await.unwrap().unwrap();
-            (wire::decode(&line).unwrap(), client)
+            client.write_all(&Self::line(access, session, None)).await.unwrap();
+            (Self::reply(&mut client).await, client)
+        }
+
+        fn line(access: ConsoleAccess, session: Session, resume: Option<Resume>) -> Vec<u8> {
+            wire::encode(&ControlRequest::Console { access, session, resume }).unwrap()
+        }
+
+        async fn reply(client: &mut UnixStream) -> ControlReply {
+            let line = timeout(PATIENCE, read_line(client)).await.unwrap().unwrap();
+            wire::decode(&line).unwrap()
         }
 
         /// One that is let in before the guest prints anything.
@@ -176,6 +188,21 @@ mod tests {
         assert!(matches!(refused, ControlReply::Denied { .. }), "{refused:?}");
         drop(first);
         machine.until_opened(ConsoleAccess::TakeOver, Session::Only).await;
+    }
+
+    #[tokio::test]
+    async fn a_viewer_that_may_come_again_reads_its_place_and_then_parts() {
+        let mut machine = Quiet::start();
+        let (mut viewer, stream) = UnixStream::pair().unwrap();
+        tokio::spawn(client(stream, machine.senders.clone()));
+        viewer.write_all(&Quiet::line(ConsoleAccess::View, Session::None, Some(Resume::New))).await.unwrap();
+        let reply = Quiet::reply(&mut viewer).await;
+        let ControlReply::Resumed(begun) = reply else { panic!("{reply:?}") };
+        assert_eq!((begun.position.offset, begun.resumed, begun.missed), (0, false, 0));
+        machine.guest.write_all(b"login:").await.unwrap();
+        let mut part = [0; 8];
+        timeout(PATIENCE, viewer.read_exact(&mut part)).await.unwrap().unwrap();
+        assert_eq!(&part, b"\0\x06login:");
     }
 
     #[tokio::test(start_paused = true)]

@@ -193,7 +193,7 @@ async fn serve_request(
             let found = guest_report::ask(about, &senders.agent, &senders.status).await;
             answer(&mut stream, &found.unwrap_or_else(denied)).await
         }
-        ControlRequest::Console { access, session } => {
+        ControlRequest::Console { access, session, resume } => {
             tracing::info!(
                 ?access,
                 ?session,
@@ -201,7 +201,7 @@ async fn serve_request(
                 claimed_user = asker.caller.claimed,
                 "console requested"
             );
-            console_client::console(stream, &senders, access, session).await
+            console_client::console(stream, &senders, access, session, resume).await
         }
         ControlRequest::Vnc { session } => vnc(stream, &senders, session).await,
         ControlRequest::Screenshot { .. } if senders.vnc.is_closed() => answer(&mut stream, &denied(NO_SCREEN)).await,
