@@ -9,6 +9,7 @@
 mod args;
 mod complete;
 pub mod console;
+mod console_session;
 mod dashboard;
 pub mod exit;
 mod explain;
@@ -55,7 +56,6 @@ use garboard_protocol::control::ConsoleAccess;
 use guest_action::GuestAction;
 use kubectl::Kubectl;
 use link::Link;
-use stream::PRESERVE_SESSION;
 
 /// The version of this program; images of the same version belong to it.
 pub const VERSION: &str = garboard_protocol::version!();
@@ -154,8 +154,9 @@ pub fn run(args: &PluginArgs) -> anyhow::Result<u8> {
 fn attach(kubectl: &Kubectl, args: &ConsoleArgs) -> anyhow::Result<u8> {
     match console::access(args.mode) {
         ConsoleAccess::View => view(kubectl, args),
-        ConsoleAccess::Write => console::session(kubectl, &args.machine, PRESERVE_SESSION),
-        ConsoleAccess::TakeOver => console::session(kubectl, &args.machine, ""),
+        access @ (ConsoleAccess::Write | ConsoleAccess::TakeOver) => {
+            console_session::run(kubectl, &args.machine, access)
+        }
     }
 }
 

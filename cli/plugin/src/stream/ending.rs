@@ -78,6 +78,20 @@ impl Ending {
 }
 
 #[cfg(test)]
+impl Ending {
+    /// One that came already: by a close frame with this code, or without one.
+    pub(crate) fn came(code: Option<u16>, reason: &str) -> Self {
+        let ending = Self::default();
+        let reason = reason.to_owned();
+        ending.set(match code {
+            Some(code) => End::Closed { code, reason },
+            None => End::Cut(reason),
+        });
+        ending
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::exit::FAILED;

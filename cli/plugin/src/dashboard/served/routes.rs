@@ -179,7 +179,8 @@ mod tests {
             let path = format!("{OF_TENANT}/virtualmachineinstances/web/{verb}");
             assert_eq!(route("PUT", &path, false), Route::Change(path.clone()));
         }
-        let console = format!("{OF_TENANT}/virtualmachineinstances/web/console?preserveSession=true&position=5e1f.1007");
+        let console =
+            format!("{OF_TENANT}/virtualmachineinstances/web/console?preserveSession=true&position=5e1f.1007");
         assert_eq!(route("GET", &console, true), Route::Stream(console.clone()));
     }
 
