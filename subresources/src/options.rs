@@ -110,6 +110,14 @@ pub fn preserves_session(query: Option<&str>) -> Result<bool, Refusal> {
     truth(query, "preserveSession")
 }
 
+/// Whether a client of a console only looks on (`?view=`), beside the session and as one of several: a parameter of ours.
+///
+/// # Errors
+/// Another value.
+pub fn looks_on(query: Option<&str>) -> Result<bool, Refusal> {
+    truth(query, "view")
+}
+
 /// The first value of a parameter of a query, as it is written.
 #[must_use]
 pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
@@ -168,6 +176,15 @@ mod tests {
         ] {
             assert_eq!(preserves_session(query).ok(), expected, "{query:?}");
         }
+    }
+
+    #[test]
+    fn parameters_are_read_by_their_names() {
+        let query = Some("view=true&position=5e1f.7&position=new");
+        assert_eq!((looks_on(query), preserves_session(query)), (Ok(true), Ok(false)));
+        assert_eq!((parameter(query, "position"), parameter(query, "vie")), (Some("5e1f.7"), None));
+        assert_eq!(looks_on(None), Ok(false));
+        assert_eq!(looks_on(Some("view=please")).unwrap_err().code(), 400);
     }
 
     #[test]

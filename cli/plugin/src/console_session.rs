@@ -11,37 +11,88 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::find;
 use crate::kubectl::{Kubectl, failed};
+use crate::line::Outgoing;
 use crate::output::note;
-use crate::stream::{self, PRESERVE_SESSION, Stream, Streams};
+use crate::stream::{self, LOOK_ON, PRESERVE_SESSION, Stream, Streams};
 
 /// How long a connection that broke is tried again. A session whose client is gone without a word is over after 65 s: ours may be one.
 const TRIED_FOR: Duration = Duration::from_secs(75);
 /// Before it is tried again.
 const PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
 
-/// Attaches the terminal to a machine's console until one side leaves, as the session of it.
-pub(crate) fn run(kubectl: &Kubectl, name: &str, access: ConsoleAccess) -> anyhow::Result<u8> {
+/// Attaches the terminal to a machine's console until one side leaves, as the session of it or to look on. Nothing, where there is no
+/// way for one who looks on but that through the pod.
+pub(crate) fn run(kubectl: &Kubectl, name: &str, access: ConsoleAccess) -> anyhow::Result<Option<u8>> {
     let running = find::running(kubectl, name)?;
     let machine = running.machine();
     let streams = Streams::of_console(kubectl, running.subresource("console"))?;
-    let stream = streams.open(parameters(access)).map_err(|failure| failed(advised(failure)))?;
+    let (first, next) = parameters(access);
+    let open = |parameters| streams.open(parameters).map(|stream| connected(stream, access));
+    let stream = match open(first) {
+        Ok(stream) => stream,
+        Err(failure) if access == ConsoleAccess::View && is_of_the_way(&failure) => return Ok(None),
+        Err(failure) => return Err(failed(advised(failure))),
+    };
     let outcome = {
         let _raw = RawTerminal::enter()?;
-        attend(Terminal::new(io::stdin(), io::stdout()), stream, &machine, || streams.open(PRESERVE_SESSION))
+        attend(Terminal::new(io::stdin(), io::stdout()), stream, &machine, || open(next))
     };
     if outcome.is_err() {
         // The guest has left the cursor somewhere in a line.
         note!("\r");
     }
     report_end(outcome?, &machine);
-    Ok(exit::OK)
+    Ok(Some(exit::OK))
 }
 
-/// Whether the first connection ends the session of another user. The next ones end nobody's.
-const fn parameters(access: ConsoleAccess) -> &'static str {
+/// Of the first connection, which may end the session of another user, and of the next ones, which end nobody's.
+const fn parameters(access: ConsoleAccess) -> (&'static str, &'static str) {
     match access {
-        ConsoleAccess::TakeOver => "",
-        ConsoleAccess::View | ConsoleAccess::Write => PRESERVE_SESSION,
+        ConsoleAccess::View => (LOOK_ON, LOOK_ON),
+        ConsoleAccess::Write => (PRESERVE_SESSION, PRESERVE_SESSION),
+        ConsoleAccess::TakeOver => ("", PRESERVE_SESSION),
+    }
+}
+
+/// What is typed by one who looks on goes nowhere, and not to a controller that does not know that it is one.
+struct Mute(Outgoing);
+
+impl Write for Mute {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn connected(stream: Stream, access: ConsoleAccess) -> Stream {
+    match access {
+        ConsoleAccess::View => Stream { outgoing: Box::new(Mute(stream.outgoing)), ..stream },
+        ConsoleAccess::Write | ConsoleAccess::TakeOver => stream,
+    }
+}
+
+/// Whether another way may be better: this one is closed, or leads to a controller of a version before, which takes every client for
+/// the session.
+fn is_of_the_way(failure: &Failure) -> bool {
+    match failure {
+        Failure::Unreachable(_)
+        | Failure::Lost(_)
+        | Failure::NotServed(_)
+        | Failure::NoController(_)
+        | Failure::Interrupted(_)
+        | Failure::NoAnswer(_) => true,
+        Failure::Refused(text) => text.contains(ANOTHER),
+        Failure::NoProgram { .. }
+        | Failure::Unauthorized(_)
+        | Failure::Forbidden(_)
+        | Failure::NotInstalled(_)
+        | Failure::NotFound(_)
+        | Failure::NotRunning(_)
+        | Failure::Conflict(_)
+        | Failure::Other(_) => false,
     }
 }
 
@@ -115,26 +166,9 @@ fn again<S: Write>(
     }
 }
 
-/// Whether it may be otherwise a moment later.
+/// Whether it may be otherwise a moment later. A session that is there may be that of the connection that broke.
 fn may_pass(failure: &Failure) -> bool {
-    match failure {
-        Failure::Unreachable(_)
-        | Failure::Lost(_)
-        | Failure::NotServed(_)
-        | Failure::NoController(_)
-        | Failure::Interrupted(_)
-        | Failure::NoAnswer(_)
-        | Failure::Other(_) => true,
-        // It may be the session of the connection that broke.
-        Failure::Refused(text) => text.contains(ANOTHER),
-        Failure::NoProgram { .. }
-        | Failure::Unauthorized(_)
-        | Failure::Forbidden(_)
-        | Failure::NotInstalled(_)
-        | Failure::NotFound(_)
-        | Failure::NotRunning(_)
-        | Failure::Conflict(_) => false,
-    }
+    is_of_the_way(failure) || matches!(failure, Failure::Other(_))
 }
 
 #[cfg(test)]
@@ -197,9 +231,23 @@ mod tests {
     }
 
     #[test]
-    fn only_who_takes_over_ends_a_session() {
-        assert_eq!(parameters(ConsoleAccess::TakeOver), "");
-        assert_eq!(parameters(ConsoleAccess::Write), PRESERVE_SESSION);
+    fn only_who_takes_over_ends_a_session_and_only_at_first() {
+        assert_eq!(parameters(ConsoleAccess::TakeOver), ("", PRESERVE_SESSION));
+        assert_eq!(parameters(ConsoleAccess::Write), (PRESERVE_SESSION, PRESERVE_SESSION));
+        let (first, next) = parameters(ConsoleAccess::View);
+        assert!(first == next && first.contains("view=true") && first.contains(PRESERVE_SESSION), "{first}");
+    }
+
+    #[test]
+    fn what_is_typed_by_one_who_looks_on_goes_nowhere_and_the_way_is_closed_with_it() {
+        let (mut guest, typed) = io::pipe().unwrap();
+        let outgoing: Outgoing = Box::new(typed);
+        let mut looks_on = connected(Stream { outgoing, ..stream("", None) }, ConsoleAccess::View);
+        looks_on.outgoing.write_all(b"reboot\r").unwrap();
+        drop(looks_on);
+        let mut arrived = Vec::new();
+        io::Read::read_to_end(&mut guest, &mut arrived).unwrap();
+        assert!(arrived.is_empty(), "{arrived:?}");
     }
 
     #[test]

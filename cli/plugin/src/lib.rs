@@ -52,7 +52,6 @@ use clap::Parser;
 use args::{ConsoleArgs, PluginCommand, QmpArgs};
 use console::AttachmentEnd;
 use exit::exit_error;
-use garboard_protocol::control::ConsoleAccess;
 use guest_action::GuestAction;
 use kubectl::Kubectl;
 use link::Link;
@@ -152,15 +151,13 @@ pub fn run(args: &PluginArgs) -> anyhow::Result<u8> {
 }
 
 fn attach(kubectl: &Kubectl, args: &ConsoleArgs) -> anyhow::Result<u8> {
-    match console::access(args.mode) {
-        ConsoleAccess::View => view(kubectl, args),
-        access @ (ConsoleAccess::Write | ConsoleAccess::TakeOver) => {
-            console_session::run(kubectl, &args.machine, access)
-        }
+    match console_session::run(kubectl, &args.machine, console::access(args.mode))? {
+        Some(code) => Ok(code),
+        None => view(kubectl, args),
     }
 }
 
-/// A viewer that types nothing is no session of the subresource, which has one: the way is the pod.
+/// To look on through the pod, where no stream of the subresource can be opened.
 fn view(kubectl: &Kubectl, args: &ConsoleArgs) -> anyhow::Result<u8> {
     let place = find::place(kubectl, &args.machine)?;
     let Link { line, mut exec } = Link::open(kubectl, &place)?;

@@ -32,10 +32,18 @@ pub(super) async fn open(
     which: Which,
     mut head: Parts,
 ) -> Result<Response, Refusal> {
-    let session = if options::preserves_session(head.uri.query())? { Session::Only } else { Session::Replace };
+    let preserves = options::preserves_session(head.uri.query())?;
+    let session = match (looks_on(which, head.uri.query())?, preserves) {
+        (true, _) => Session::None,
+        (false, true) => Session::Only,
+        (false, false) => Session::Replace,
+    };
     let vmi = get_instance(serving, call).await?;
     instance::may_open(which, &vmi)?;
-    let resume = resume(head.uri.query())?;
+    let place = resume(head.uri.query())?;
+    let names_place = place.is_some();
+    // Who looks on gets parts too, and the reason of an end.
+    let resume = place.or((session == Session::None).then_some(Resume::New));
     let request = match which {
         Which::Console => ControlRequest::Console { access: keyboard(session), session, resume },
         Which::Vnc => ControlRequest::Vnc { session },
@@ -55,7 +63,8 @@ pub(super) async fn open(
         }
         ControlReply::Resumed(begun) => {
             tracing::info!(?session, resumed = begun.resumed, "a console is opened");
-            Ok(relay::answer(socket, SessionParts::of(reader, Some(begun)), writer, turn))
+            let begun = names_place.then_some(begun);
+            Ok(relay::answer(socket, SessionParts::of(reader, begun), writer, turn))
         }
         // A supervisor of a version before sessions: the stream is one of several.
         ControlReply::Streaming => {
@@ -79,12 +88,22 @@ fn resume(query: Option<&str>) -> Result<Option<Resume>, Refusal> {
     options::parameter(query, "position").map(|text| text.parse::<Resume>().map_err(refused)).transpose()
 }
 
+/// Whether a client only looks on: of a console, which has many viewers.
+fn looks_on(which: Which, query: Option<&str>) -> Result<bool, Refusal> {
+    let looks_on = options::looks_on(query)?;
+    if looks_on && which != Which::Console {
+        return Err(Refusal::BadRequest("view: only a console is opened to look on".to_owned()));
+    }
+    Ok(looks_on)
+}
+
 /// Who ends no session takes the keyboard from nobody either. KubeVirt has the parameter for the screen alone; its clients send it to
 /// no console.
 const fn keyboard(session: Session) -> ConsoleAccess {
     match session {
+        Session::None => ConsoleAccess::View,
         Session::Only => ConsoleAccess::Write,
-        Session::Replace | Session::None => ConsoleAccess::TakeOver,
+        Session::Replace => ConsoleAccess::TakeOver,
     }
 }
 

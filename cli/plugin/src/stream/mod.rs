@@ -33,6 +33,9 @@ use progress::Progress;
 /// KubeVirt's parameter: a session that is there is not ended, and the stream is refused.
 pub(crate) const PRESERVE_SESSION: &str = "preserveSession=true";
 
+/// Ours: a console is opened to look on, beside the session of it. A controller of a version before reads only the other parameter.
+pub(crate) const LOOK_ON: &str = "view=true&preserveSession=true";
+
 /// A way to one stream of a machine, which can be opened more than once.
 pub(crate) struct Streams {
     proxy: Proxy,

@@ -63,9 +63,9 @@ impl Played {
                 ControlReply::Queued
             }
             ControlRequest::Status | ControlRequest::Watch => ControlReply::Status(Box::new(self.status())),
-            ControlRequest::Console { session: Session::None, .. } => ControlReply::Streaming,
             ControlRequest::Console { .. } if self.is_old => ControlReply::Streaming,
             ControlRequest::Console { resume: Some(_), .. } => ControlReply::Resumed(begun()),
+            ControlRequest::Console { session: Session::None, .. } => ControlReply::Streaming,
             ControlRequest::Console { .. } | ControlRequest::Vnc { session: Session::Replace } => ControlReply::Session,
             ControlRequest::Vnc { session: Session::Only } => {
                 ControlReply::Denied { reason: "Active VNC connection. Request denied.".to_owned() }
@@ -297,10 +297,13 @@ async fn stream(api: &Api, path: &str) -> WebSocketStream<TcpStream> {
 #[tokio::test]
 async fn a_session_is_a_websocket_of_plain_bytes_and_its_client_reads_why_it_ended() {
     let console = |access, session| ControlRequest::Console { access, session, resume: None };
+    let (access, session, resume) = (ConsoleAccess::View, Session::None, Some(Resume::New));
     let table = [
         ("console", console(ConsoleAccess::TakeOver, Session::Replace)),
         ("console?preserveSession=true", console(ConsoleAccess::Write, Session::Only)),
         ("vnc", ControlRequest::Vnc { session: Session::Replace }),
+        // Not a session, and beside it.
+        ("console?view=true", ControlRequest::Console { access, session, resume }),
     ];
     for (path, wanted) in table {
         let (api, played) = connected(running()).await;
@@ -368,6 +371,9 @@ async fn a_stream_that_is_refused_is_a_status_and_no_upgrade() {
     let line = format!("GET {BASE}/vnc?preserveSession=maybe");
     let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
     assert!(code == 400 && status["message"].as_str().unwrap().contains("write true or false"), "{status}");
+    let line = format!("GET {BASE}/vnc?view=true");
+    let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
+    assert!(code == 400 && status["message"].as_str().unwrap().contains("only a console"), "{status}");
 }
 
 #[tokio::test]
