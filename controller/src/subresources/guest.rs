@@ -46,6 +46,7 @@ pub(super) async fn read(
         | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Healthy => Err(unexpected()),
     }
 }

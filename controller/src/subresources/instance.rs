@@ -129,6 +129,7 @@ async fn carry_out(
         ControlReply::Status(_)
         | ControlReply::Streaming
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_) => Err(unexpected()),
     }

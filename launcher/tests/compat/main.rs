@@ -468,6 +468,8 @@ const DEMANDS: &[(&str, &str)] = &[
     ("asked-backup-hook.json", "step"),
     ("asked-console.json", "session"),
     ("asked-vnc.json", "session"),
+    // A place that a client would go on from.
+    ("answered-resumed.json", "position"),
     ("asked-qmp.json", "access"),
     ("asked-probe.json", "question"),
     ("to-agent-plumb.json", "binding"),
