@@ -89,7 +89,7 @@ fn resume(which: Which, query: Option<&str>) -> Result<Option<Resume>, Refusal> 
         return Err(Refusal::BadRequest("position: only a console has places".to_owned()));
     }
     let refused = |error: NoPosition| Refusal::BadRequest(format!("position: {error}"));
-    text.parse().map(Some).map_err(refused)
+    text.parse::<Resume>().map(Some).map_err(refused)
 }
 
 /// Whether a client only looks on: of a console, which has many viewers.
