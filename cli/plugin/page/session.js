@@ -10,7 +10,7 @@ const WAITS = [1000, 2000, 5000, 10_000, 20_000];
 /** A session that lived so long was a good one. */
 const GOOD = 10_000;
 /** Who connects again by itself ends no session: of the answer that there is one, the code of HTTP. It may be that of the connection that was
- * lost, of which nothing is heard for a minute; then it is over. */
+ * lost, which is over a minute later. */
 const HELD = 503;
 const HELD_FOR = 70_000;
 const HELD_WAIT = 2000;

@@ -63,7 +63,7 @@ impl Write for Mute {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.0.flush()
     }
 }
 
@@ -107,7 +107,7 @@ fn advised(failure: Failure) -> Failure {
     failure
 }
 
-/// What a supervisor says where there is a session, or someone who types.
+/// What a supervisor says where there is a session, or a client that types.
 const ANOTHER: &str = "another client";
 
 /// Serves one connection after another.
@@ -139,7 +139,10 @@ fn attend<S: Write>(
             }
             Some(_) | None => {
                 stream::judge(&ending, machine)?;
-                ended?;
+                // What was typed last may have met the end of the machine.
+                if ending.now().is_none() {
+                    ended?;
+                }
                 return Ok(AttachmentEnd::MachineEnded);
             }
         }

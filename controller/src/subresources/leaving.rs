@@ -1,4 +1,4 @@
-//! Streams of a replica that ends: their clients are told to connect again, which another replica answers.
+//! Streams of a replica that ends: their clients read that they have to connect again, which another replica answers.
 //!
 //! A server takes a connection for ended that has become a stream. Without this the process would end at once, and its streams
 //! without a word.

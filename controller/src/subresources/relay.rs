@@ -40,11 +40,11 @@ const READ_OF_CLIENT: usize = 8 * 1024;
 /// How often a client is sent a ping, so that proxies keep the connection, and a pong that it did not ask for: the clients of
 /// KubeVirt give up after a minute without one, and theirs waits behind what a slow guest does not read (RFC 6455, 5.5.3).
 const PING_EVERY: Duration = Duration::from_secs(20);
-/// How long nothing may be heard of a client, which answers each ping: KubeVirt's limit. One whose computer is gone would have its
+/// How long nothing may come from a client, which answers each ping: KubeVirt's limit. One whose computer is gone would have its
 /// session for as long as the kernels on the way try to reach it, some 15 minutes.
 const SILENCE: Duration = Duration::from_secs(60);
 /// What a client reads that is there all the same.
-const SILENT: &str = "nothing was heard of this client for 60 s";
+const SILENT: &str = "nothing came from this client for 60 s";
 /// What a client reads whose replica ends, with [`close_code::RESTART`].
 const REPLACED: &str = "this controller ends; connect again, and another one answers";
 /// How long the other side may take to end when one side has.
@@ -186,12 +186,12 @@ async fn replaced(open: Option<&mut OpenStream>) {
     }
 }
 
-/// When something was heard of a client last; nothing while it is not listened to, because the machine's side does not take what it
+/// When a client gave its last sign of life; nothing while it is not listened to, because the machine's side does not take what it
 /// has sent.
-struct Heard(Mutex<Option<Instant>>);
+struct Contact(Mutex<Option<Instant>>);
 
-impl Heard {
-    fn now() -> Self {
+impl Contact {
+    fn begin() -> Self {
         Self(Mutex::new(Some(Instant::now())))
     }
 
@@ -217,14 +217,14 @@ impl Heard {
         sent
     }
 
-    /// Returns when nothing was heard for too long.
+    /// Returns when there was none for too long.
     async fn silence(&self) {
         loop {
-            let heard = *self.lock();
-            if heard.is_some_and(|last| last.elapsed() >= SILENCE) {
+            let last = *self.lock();
+            if last.is_some_and(|last| last.elapsed() >= SILENCE) {
                 return;
             }
-            sleep_until(heard.unwrap_or_else(Instant::now) + SILENCE).await;
+            sleep_until(last.unwrap_or_else(Instant::now) + SILENCE).await;
         }
     }
 
@@ -242,11 +242,11 @@ enum Ended {
 
 async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink, open: Option<&mut OpenStream>) {
     let (mut to_client, mut from_client) = socket.split();
-    let heard = Heard::now();
+    let contact = Contact::begin();
     let ended = tokio::select! {
-        ended = send(&mut source, &mut to_client, &heard) => ended,
-        ended = receive(&mut from_client, &mut sink, &heard) => ended,
-        () = heard.silence() => Ended::Machine(close(close_code::ERROR, SILENT)),
+        ended = send(&mut source, &mut to_client, &contact) => ended,
+        ended = receive(&mut from_client, &mut sink, &contact) => ended,
+        () = contact.silence() => Ended::Machine(close(close_code::ERROR, SILENT)),
         () = replaced(open) => Ended::Machine(close(close_code::RESTART, REPLACED)),
     };
     let last = async {
@@ -268,12 +268,12 @@ async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink, 
     let _ = tokio::time::timeout(LINGER, last).await;
 }
 
-async fn send(source: &mut impl Source, client: &mut SplitSink<WebSocket, Message>, heard: &Heard) -> Ended {
+async fn send(source: &mut impl Source, client: &mut SplitSink<WebSocket, Message>, contact: &Contact) -> Ended {
     let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
     loop {
         let sent = tokio::select! {
             next = source.next() => match next {
-                Next::Bytes(bytes) => heard.sent(client.send(Message::Binary(bytes))).await,
+                Next::Bytes(bytes) => contact.sent(client.send(Message::Binary(bytes))).await,
                 Next::Text(text) => client.send(Message::Text(text.into())).await,
                 Next::End(frame) => return Ended::Machine(frame),
             },
@@ -289,16 +289,16 @@ async fn send(source: &mut impl Source, client: &mut SplitSink<WebSocket, Messag
 }
 
 /// Reading a ping sends its pong.
-async fn receive(client: &mut SplitStream<WebSocket>, sink: &mut impl Sink, heard: &Heard) -> Ended {
+async fn receive(client: &mut SplitStream<WebSocket>, sink: &mut impl Sink, contact: &Contact) -> Ended {
     while let Some(Ok(message)) = client.next().await {
-        heard.pause();
+        contact.pause();
         let put = match message {
             Message::Binary(bytes) => sink.put(bytes).await,
             Message::Text(text) => sink.put(text.into()).await,
             Message::Ping(_) | Message::Pong(_) => Ok(()),
             Message::Close(_) => return Ended::Client,
         };
-        heard.listen();
+        contact.listen();
         if let Err(error) = put {
             return Ended::Machine(broken(&error));
         }
@@ -328,40 +328,40 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_is_silent_that_sends_nothing_and_takes_nothing() {
         let begun = Instant::now();
-        Heard::now().silence().await;
+        Contact::begin().silence().await;
         assert!(begun.elapsed() >= SILENCE && begun.elapsed() < SILENCE * 2, "{:?}", begun.elapsed());
     }
 
     /// Whether it is silent after nearly three times that long, in which something happened twice.
-    async fn is_silent_although<F: Future<Output = ()>>(happens: impl Fn(Heard) -> F) -> bool {
-        tokio::time::timeout(SILENCE * 3 - Duration::from_secs(3), happens(Heard::now())).await.is_ok()
+    async fn is_silent_although<F: Future<Output = ()>>(happens: impl Fn(Contact) -> F) -> bool {
+        tokio::time::timeout(SILENCE * 3 - Duration::from_secs(3), happens(Contact::begin())).await.is_ok()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_is_there_that_sends_or_makes_room_and_none_is_judged_that_is_not_listened_to() {
         let pause = || tokio::time::sleep(SILENCE - Duration::from_secs(1));
-        let silent = is_silent_although(|heard| async move {
+        let silent = is_silent_although(|contact| async move {
             let sends = async {
-                heard.sent(pause()).await;
+                contact.sent(pause()).await;
                 pause().await;
-                heard.listen();
+                contact.listen();
                 std::future::pending::<()>().await;
             };
             tokio::select! {
                 () = sends => {}
-                () = heard.silence() => {}
+                () = contact.silence() => {}
             }
         });
         assert!(!silent.await, "it made room, and then sent something");
-        let silent = is_silent_although(|heard| async move {
-            heard.pause();
-            heard.sent(pause()).await;
-            heard.silence().await;
+        let silent = is_silent_although(|contact| async move {
+            contact.pause();
+            contact.sent(pause()).await;
+            contact.silence().await;
         });
         assert!(!silent.await, "its messages are not read");
-        let silent = is_silent_although(|heard| async move {
-            heard.sent(std::future::ready(())).await;
-            heard.silence().await;
+        let silent = is_silent_although(|contact| async move {
+            contact.sent(std::future::ready(())).await;
+            contact.silence().await;
         });
         assert!(silent.await, "what the kernel takes at once is no sign of it");
     }

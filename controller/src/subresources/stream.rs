@@ -41,7 +41,7 @@ pub(super) async fn open(
     };
     let vmi = get_instance(serving, call).await?;
     instance::may_open(which, &vmi)?;
-    let place = resume(head.uri.query())?;
+    let place = resume(which, head.uri.query())?;
     let names_place = place.is_some();
     // Who looks on gets parts too, and the reason of an end.
     let resume = place.or((session == Session::None).then_some(Resume::New));
@@ -85,9 +85,13 @@ pub(super) async fn open(
 
 /// With what a console is to begin (`?position=`): a parameter of ours, for clients that connect again by themselves. They get a text first
 /// that says with what it does ([`Begun`]).
-fn resume(query: Option<&str>) -> Result<Option<Resume>, Refusal> {
+fn resume(which: Which, query: Option<&str>) -> Result<Option<Resume>, Refusal> {
+    let Some(text) = options::parameter(query, "position") else { return Ok(None) };
+    if which != Which::Console {
+        return Err(Refusal::BadRequest("position: only a console has places".to_owned()));
+    }
     let refused = |error: NoPosition| Refusal::BadRequest(format!("position: {error}"));
-    options::parameter(query, "position").map(|text| text.parse::<Resume>().map_err(refused)).transpose()
+    text.parse::<Resume>().map(Some).map_err(refused)
 }
 
 /// Whether a client only looks on: of a console, which has many viewers.
@@ -122,7 +126,7 @@ fn denied(which: Which, session: Session, reason: &str) -> Refusal {
 
 /// What a supervisor sends in a session.
 struct SessionParts<R> {
-    /// What the client is told first.
+    /// What the client reads first.
     begun: Option<Begun>,
     from: R,
     buffer: Vec<u8>,

@@ -28,7 +28,7 @@ const SCROLLBACK_BYTES: u64 = 32 * 1024;
 /// Keystrokes waiting for the guest, in chunks.
 const KEYBOARD_BACKLOG: usize = 64;
 const CHUNK_BYTES: usize = 4096;
-/// More viewers than this are refused.
+/// More viewers than this are refused that are no session.
 const MAX_VIEWERS: usize = 32;
 /// The reason that a session gets that cannot keep up.
 const TOO_SLOW: &str = "the guest prints faster than this client reads";
@@ -180,7 +180,8 @@ impl Console {
     }
 
     fn admit(&mut self, access: ConsoleAccess, session: Session, resume: Option<&Resume>) -> Result<Attached, String> {
-        if self.viewers.len() >= MAX_VIEWERS {
+        // There is one session, which those who look on may not keep out.
+        if session == Session::None && self.viewers.len() >= MAX_VIEWERS {
             return Err(format!("{MAX_VIEWERS} viewers are attached already; close one"));
         }
         let has_session = self.session.is_some_and(|id| self.viewers.iter().any(|viewer| viewer.id == id));
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_comes_again_gets_what_follows_and_is_told_what_is_not_known_any_more() {
+    async fn who_comes_again_gets_what_follows_and_how_much_is_not_known_any_more() {
         let (mut guest, console, _directory) = start();
         let mut beside = attach(&console, ConsoleAccess::View).await.unwrap();
         let epoch = beside.begun.position.epoch.clone();

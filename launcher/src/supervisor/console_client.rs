@@ -19,7 +19,7 @@ const GONE_EVERY: Duration = Duration::from_secs(1);
 /// Bytes typed at once.
 const KEYS_BYTES: usize = 1024;
 
-/// The answer to a viewer that is let in, and how its bytes are written from then on. One that may come again is told with what it
+/// The answer to a viewer that is let in, and how its bytes are written from then on. One that may come again reads with what it
 /// begins.
 fn begins(session: Session, begun: Option<Begun>) -> (ControlReply, Wire) {
     match (session, begun) {
@@ -213,6 +213,9 @@ mod tests {
             viewers.push(viewer);
         }
         assert!(viewers.len() > 8, "{}", viewers.len());
+        let (reply, session) = machine.open(ConsoleAccess::TakeOver, Session::Replace).await;
+        assert_eq!(reply, ControlReply::Session, "those who look on keep no session out");
+        drop(session);
         viewers.pop();
         machine.until_opened(ConsoleAccess::View, Session::None).await;
     }

@@ -268,6 +268,7 @@ def test_a_console_connects_again_unless_another_user_took_it(page: Page, api: P
     action(page, "Console").click()
     state = page.locator("#session-state")
     expect(state).to_have_text("Connected.")
+    expect(page.locator("#session .xterm-rows")).to_contain_text("hello login:")
     api.consoles[0].close(1011, "the supervisor was replaced")
     expect(state).to_contain_text("the supervisor was replaced. Connecting again in 1 s")
     wait_until("a second session", lambda: len(api.consoles) == 2)

@@ -23,7 +23,7 @@ impl Progress {
         format!("position={}", String::from(resume))
     }
 
-    /// A connection begins so. What its user has to be told: a connection after the first one may not follow it.
+    /// A connection begins so. What its user is to read: a connection after the first one may not follow it.
     pub(super) fn begin(&self, begun: Option<&Begun>) -> Option<String> {
         let mut read = self.read();
         let is_again = std::mem::replace(&mut read.is_begun, true);

@@ -318,7 +318,7 @@ fn begun() -> Begun {
 }
 
 #[tokio::test]
-async fn a_console_that_goes_on_is_told_with_what_it_begins() {
+async fn a_console_that_goes_on_begins_with_its_place() {
     let (access, session) = (ConsoleAccess::Write, Session::Only);
     for (place, resume) in [("new", Resume::New), ("5e1f.1007", Resume::After(begun().position))] {
         let (api, played) = connected(running()).await;
@@ -365,9 +365,11 @@ async fn a_stream_that_is_refused_is_a_status_and_no_upgrade() {
     let line = format!("GET {BASE}/vnc?preserveSession=maybe");
     let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
     assert!(code == 400 && status["message"].as_str().unwrap().contains("write true or false"), "{status}");
-    let line = format!("GET {BASE}/vnc?view=true");
-    let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
-    assert!(code == 400 && status["message"].as_str().unwrap().contains("only a console"), "{status}");
+    for parameter in ["view=true", "position=new"] {
+        let line = format!("GET {BASE}/vnc?{parameter}");
+        let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
+        assert!(code == 400 && status["message"].as_str().unwrap().contains("only a console"), "{status}");
+    }
 }
 
 #[tokio::test]
