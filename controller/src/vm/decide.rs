@@ -421,18 +421,21 @@ fn delete(world: &World, decision: &mut Decision) {
     }
 }
 
-/// A stop that was asked of an instance that is gone is done. A machine that is halted does not keep a start for the day on
+/// A stop that was asked of an instance that is gone is done. A machine that stays halted does not keep a start for the day on
 /// which its strategy is another.
 fn answer_requests(stays_halted: bool, status: &mut VirtualMachineStatus) {
     let is_done = |action: &str| action == "Stop" || (stays_halted && action == "Start");
     status.state_change_requests.retain(|request| !is_done(&request.action));
 }
 
-/// Whether a halted machine is to run because a user requested a start with its vCPUs stopped (KubeVirt's way of starting a
-/// halted machine so). Once: halting it again before it has started cancels the request.
+/// Whether a halted machine is to run because a start was requested of it. Once: halting it again before it has started cancels the
+/// request. A start that is older than the halt is cancelled, too: `RerunOnFailure` leaves one of its own, and a restart has one. Its
+/// own has the vCPUs never stopped, so a start with stopped vCPUs is a user's.
 fn unhalts(world: &World) -> bool {
     let last = world.vm.status.as_ref().and_then(|status| status.run_strategy.as_deref());
-    starts_paused(requests(world)) && last != Some(RunStrategy::Always.name())
+    let was_halted = last.is_none_or(|last| last == RunStrategy::Halted.name());
+    let is_user = starts_paused(requests(world)) && last != Some(RunStrategy::Always.name());
+    is_user || (was_halted && requests(world).iter().any(|request| request.action == "Start"))
 }
 
 /// Whether a start is asked for with its vCPUs stopped.

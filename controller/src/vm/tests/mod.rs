@@ -452,10 +452,40 @@ fn requests_are_crossed_out_when_they_are_done() {
     let mut failed = with("RerunOnFailure", Phase::Failed);
     failed.vm.status = asked(json!([{"action": "Stop", "uid": "an-earlier-one"}]));
     assert_eq!((left(&failed), steps(&decide(&failed))), (vec!["Start".to_owned()], vec!["delete"]));
-    // A machine that is halted does not keep it for later.
+    // A machine that was halted after the request does not keep it for later.
     let mut halted = self::world("Halted");
     halted.vm.status = asked(json!([{"action": "Start"}]));
     assert_eq!((left(&halted), steps(&decide(&halted))), (vec![], vec![]));
+}
+
+#[test]
+fn a_start_that_is_asked_of_a_halted_machine_has_it_run_always() {
+    let request = json!([{"action": "Start"}]);
+    // What was reported of it last: nothing of a new machine.
+    let rows: [(Option<&str>, &[&str]); 5] = [
+        (Some("Halted"), &["unhalt"]),
+        (None, &["unhalt"]),
+        (Some("RerunOnFailure"), &[]),
+        (Some("Manual"), &[]),
+        (Some("Always"), &[]),
+    ];
+    for (last, expected) in rows {
+        let mut world = world("Halted");
+        let status = json!({"stateChangeRequests": request, "runStrategy": last});
+        world.vm.status = Some(serde_json::from_value(status).unwrap());
+        let decision = decide(&world);
+        assert_eq!(steps(&decision), expected, "{last:?}");
+        assert_eq!(decision.status.state_change_requests.len(), expected.len(), "{last:?}");
+        let run_strategy = if expected.is_empty() { "Halted" } else { "Always" };
+        assert_eq!(decision.status.run_strategy.as_deref(), Some(run_strategy), "{last:?}");
+        carry_out(&mut world, decision);
+        let runs: &[&str] = if expected.is_empty() { &[] } else { &["create"] };
+        assert_eq!(steps(&decide(&world)), runs, "{last:?}");
+    }
+    // With an instance it is the halt that counts.
+    let mut stopping = with("Halted", Phase::Running);
+    stopping.vm.status = Some(serde_json::from_value(json!({"stateChangeRequests": request})).unwrap());
+    assert_eq!(steps(&decide(&stopping)), ["delete"]);
 }
 
 #[test]
