@@ -5,6 +5,7 @@
 //! the guest agent reports, and the conditions that the agent writes. Everything else in a status is the controller's and stays as it
 //! is.
 
+mod agent;
 pub mod claims;
 pub mod condition;
 
@@ -74,7 +75,7 @@ pub fn next_status(seen: &Seen<'_>) -> Option<VirtualMachineInstanceStatus> {
         }
         (Some(ended), _) => end(&mut new, ended, seen.now),
     }
-    set_conditions(&mut new.conditions, report, seen.now);
+    set_conditions(&mut new.conditions, seen);
     (new != *old).then_some(new)
 }
 
@@ -200,7 +201,8 @@ fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMac
     }
 }
 
-fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, report: &Status, now: Timestamp) {
+fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, seen: &Seen<'_>) {
+    let report = seen.report;
     // A supervisor that was just started has not asked the guest yet: what the one before it reported stays.
     let is_known = |kind: &VmiConditionType| {
         *kind != VmiConditionType::AccessCredentialsSynchronized
@@ -210,16 +212,18 @@ fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, report:
     let all = VmiConditionType::ALL.iter().copied();
     let kinds = all.filter(|kind| kind.writer() == ConditionWriter::Agent).filter(is_known);
     let changes =
-        kinds.map(|kind| condition_of(kind, report).map_or(ConditionChange::Remove(kind), ConditionChange::Set));
-    conditions::change(conditions, changes, now);
+        kinds.map(|kind| condition_of(kind, seen).map_or(ConditionChange::Remove(kind), ConditionChange::Set));
+    conditions::change(conditions, changes, seen.now);
 }
 
 /// What a report has about a condition of the agent's, while it holds.
-fn condition_of(kind: VmiConditionType, report: &Status) -> Option<Holding<'_>> {
+fn condition_of<'a>(kind: VmiConditionType, seen: &Seen<'a>) -> Option<Holding<'a>> {
+    let report = seen.report;
     let condition = match kind {
         VmiConditionType::Ended => return report.ended.as_ref().map(ended),
         VmiConditionType::Paused => paused(report),
         VmiConditionType::AgentConnected => agent_connected(report),
+        VmiConditionType::UnsupportedAgent => unsupported_agent(seen),
         VmiConditionType::AccessCredentialsSynchronized => access_credentials(report),
         VmiConditionType::SoftwareEmulation => slow(report),
         VmiConditionType::Unresponsive => unresponsive(report),
@@ -258,6 +262,14 @@ fn paused(report: &Status) -> Option<Holding<'_>> {
 
 fn agent_connected(report: &Status) -> Option<Holding<'_>> {
     report.guest.is_some().then(|| NewCondition::bare(VmiConditionType::AgentConnected, true))
+}
+
+/// KubeVirt's has its text as the reason. Of an agent whose commands are not known nothing is reported.
+fn unsupported_agent<'a>(seen: &Seen<'a>) -> Option<Holding<'a>> {
+    let missing = agent::missing(seen.report.guest.as_ref()?, seen.vmi);
+    let message = format!("the guest agent does not have these commands, or may not use them: {}", missing.join(", "));
+    let condition = NewCondition::bare(VmiConditionType::UnsupportedAgent, true);
+    (!missing.is_empty()).then(|| NewCondition { message: message.into(), ..condition })
 }
 
 /// KubeVirt's has no reason, and a message while it is False.

@@ -153,6 +153,22 @@ fn conditions_come_and_go() {
 }
 
 #[test]
+fn an_agent_that_lacks_a_command_is_not_supported_until_it_has_it_or_goes() {
+    let with_agent = |commands: &[&str]| {
+        let missing_commands = commands.iter().map(|command| (*command).to_owned()).collect();
+        let guest = control::GuestStatus { missing_commands, ..Default::default() };
+        Status { guest: Some(guest), ..report(1) }
+    };
+    let lacking = next(&with_agent(&["guest-get-users", "guest-get-time"]), &vmi(scheduled())).unwrap();
+    assert_eq!(kinds(&lacking), ["Ready", "AgentConnected", "AgentVersionNotSupported"]);
+    let message = lacking.conditions[2].message.as_deref().unwrap();
+    assert!(message.ends_with(": guest-get-users, guest-get-time"), "{message}");
+    let before = with(vmi(scheduled()), lacking);
+    assert_eq!(kinds(&next(&with_agent(&[]), &before).unwrap()), ["Ready", "AgentConnected"]);
+    assert_eq!(kinds(&next(&report(2), &before).unwrap()), ["Ready"]);
+}
+
+#[test]
 fn the_credentials_of_the_guest_are_a_condition_that_another_supervisor_leaves_until_it_has_tried() {
     let tried = |synchronized, message: &str| {
         let credentials = control::CredentialsStatus { synchronized, message: message.to_owned() };
