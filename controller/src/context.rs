@@ -1,8 +1,10 @@
 //! What every reconciler works with.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use garboard_api::metadata::annotation;
 pub use garboard_cluster::names::CONTROLLER_MANAGER as FIELD_MANAGER;
 use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -173,6 +175,12 @@ impl ReconcileError {
     pub fn is_abnormal(&self) -> bool {
         !matches!(self, Self::Overtaken)
     }
+}
+
+/// The annotations that KubeVirt's controllers write with the first change of a VirtualMachine and an instance. They are part of changes
+/// that are made anyway.
+pub(crate) fn observed_versions() -> BTreeMap<&'static str, &'static str> {
+    annotation::OBSERVED_API_VERSIONS.map(|key| (key, annotation::OBSERVED_API_VERSION)).into()
 }
 
 /// For objects that this controller makes: their fields are its own.

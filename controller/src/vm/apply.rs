@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::decide::{Decision, Step, World};
 use super::{kept, record, status};
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, observed_versions, while_trying};
 use crate::data_volumes;
 use crate::events::NewEvent;
 use crate::stores::{Instances, Kept, Machines};
@@ -130,7 +130,9 @@ async fn take(
         Step::Unhalt => {
             let spec =
                 if vm.spec.running.is_some() { json!({"running": true}) } else { json!({"runStrategy": "Always"}) };
-            let patch = json!({"metadata": {"resourceVersion": vm.metadata.resource_version}, "spec": spec});
+            let version = &vm.metadata.resource_version;
+            let metadata = json!({"resourceVersion": version, "annotations": observed_versions()});
+            let patch = json!({"metadata": metadata, "spec": spec});
             let params = PatchParams::default();
             settled(unread::patch::<Machines>(&context.client, object, &params, &Patch::Merge(patch)).await)?;
         }
@@ -176,7 +178,9 @@ async fn make_instance(
 /// A refusal, perhaps of a policy of this cluster, is no reason to leave a machine alone that runs.
 async fn keep(context: &Context, vm: &VirtualMachine, value: &str) -> Result<(), ReconcileError> {
     let object = NamespacedName::of(&vm.metadata)?;
-    let patch = json!({ "metadata": { "uid": vm.metadata.uid, "annotations": { annotation::STORED_MACHINE: value } } });
+    let mut annotations = json!(observed_versions());
+    annotations[annotation::STORED_MACHINE] = json!(value);
+    let patch = json!({ "metadata": { "uid": vm.metadata.uid, "annotations": annotations } });
     match unread::patch::<Machines>(&context.client, object, &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(()) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::decide::{Decision, Step, World};
 use super::{fields, leaving, out_of_memory, start, status};
-use crate::context::{FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
+use crate::context::{FIELD_MANAGER, ReconcileError, made_by_us, observed_versions, while_trying};
 use crate::events::{EventReason, NewEvent};
 use crate::reconcilers::Leader;
 use crate::stores::{Instances, Kept};
@@ -176,7 +176,8 @@ async fn write(
     if gone || (is_labelled && fields::owned(&before, ownership) == fields::owned(&decision.status, ownership)) {
         return Ok(());
     }
-    let mut metadata = json!({ "uid": vmi.metadata.uid, "labels": decision.labels });
+    let mut metadata =
+        json!({ "uid": vmi.metadata.uid, "labels": decision.labels, "annotations": observed_versions() });
     if ownership == fields::FieldOwnership::Phase {
         metadata["resourceVersion"] = json!(vmi.metadata.resource_version);
     }
@@ -205,6 +206,7 @@ async fn write_report(
         "uid": vmi.metadata.uid,
         "resourceVersion": vmi.metadata.resource_version,
         "labels": decision.labels,
+        "annotations": observed_versions(),
     });
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let merged = json!({ "metadata": metadata, "status": changes });
