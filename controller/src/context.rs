@@ -170,6 +170,14 @@ impl ReconcileError {
         }
     }
 
+    /// Whether somebody has no right to something: also where a webhook says so, whose answers have another code. The importer's
+    /// has these words (`authorize_utils.go` of its API).
+    #[must_use]
+    pub fn lacks_rights(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(source.as_ref(), kube::Error::Api(status)
+            if status.is_forbidden() || status.message.contains("insufficient permissions")))
+    }
+
     /// Whether it is worth a line in the log.
     #[must_use]
     pub fn is_abnormal(&self) -> bool {

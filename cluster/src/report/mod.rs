@@ -370,7 +370,19 @@ pub fn events(
         return pause_event(before, &status.conditions).into_iter().chain(credentials).collect();
     }
     let ended = condition(VmiConditionType::Ended).filter(|_| phase.is_final() && !phase_before.is_final());
-    credentials.into_iter().chain(ended.map(ended_event)).collect()
+    let unstarted = ended.filter(|_| phase_before < Phase::Running).and_then(sync_failed);
+    credentials.into_iter().chain(unstarted).chain(ended.map(ended_event)).collect()
+}
+
+/// The event of a machine that QEMU could not be started with, beside that of its end: KubeVirt's, which clients wait for.
+fn sync_failed(ended: &VirtualMachineInstanceCondition) -> Option<InstanceEvent> {
+    let reason = EndReason::read(ended.reason.as_deref().unwrap_or_default());
+    let note = ended.message.clone().unwrap_or_default();
+    matches!(reason, EndReason::NotStarted | EndReason::QemuFailed).then_some(InstanceEvent {
+        kind: EventType::Warning,
+        reason: Reason::SyncFailed,
+        note,
+    })
 }
 
 /// The event of a change of the condition.

@@ -242,6 +242,27 @@ fn the_event_of_an_end_begins_with_its_cause() {
     }
 }
 
+#[test]
+fn a_machine_that_qemu_could_not_be_started_with_has_another_event() {
+    let reasons = |before: Phase, cause: ExitCause| -> Vec<(Reason, EventType)> {
+        let status = next(&ended(cause), &vmi(scheduled())).unwrap();
+        let mut old = scheduled();
+        old["phase"] = json!(before.name());
+        events(vmi(old).status.as_ref(), &status).into_iter().map(|event| (event.reason, event.kind)).collect()
+    };
+    let (failed, stopped) = ((Reason::SyncFailed, EventType::Warning), (Reason::Stopped, EventType::Warning));
+    let not_started = || ExitCause::NotStarted { message: "no disk".into() };
+    for before in [Phase::Pending, Phase::Scheduling, Phase::Scheduled] {
+        assert_eq!(reasons(before, not_started()), [failed, stopped], "{before:?}");
+        assert_eq!(reasons(before, ExitCause::QemuFailed { code: 1 }), [failed, stopped], "{before:?}");
+        assert_eq!(reasons(before, ExitCause::GuestPanic), [stopped], "it was started: {before:?}");
+    }
+    assert_eq!(reasons(Phase::Running, ExitCause::QemuFailed { code: 1 }), [stopped]);
+    let status = next(&ended(not_started()), &vmi(scheduled())).unwrap();
+    let recorded = events(vmi(scheduled()).status.as_ref(), &status);
+    assert_eq!(recorded[0].note, message(&not_started(), &not_started().message()));
+}
+
 /// An event is of the change: not of each report that a run goes on, or is over.
 #[test]
 fn a_start_has_an_event_and_another_one_where_kvm_is_slow() {

@@ -124,6 +124,12 @@ pub fn of_template(vm: &VirtualMachine, template: &DataVolumeTemplateSpec) -> Dy
     }
 }
 
+/// Whether it is a copy of a claim, or of a snapshot of one, for which the importer asks for rights.
+pub(crate) fn copies_a_claim(volume: &DynamicObject) -> bool {
+    let source = &volume.data["spec"]["source"];
+    ["pvc", "snapshot"].iter().any(|kind| source.get(kind).is_some()) || volume.data["spec"].get("sourceRef").is_some()
+}
+
 /// Whether there is no such object, or no such kind: for that the API server answers with a plain text, which the client takes
 /// for no answer of Kubernetes' own.
 pub(crate) fn is_absent(status: &Status) -> bool {
@@ -197,6 +203,21 @@ mod tests {
     }
 
     #[test]
+    fn what_copies_a_claim_is_known_by_its_source() {
+        for (source, expected) in [
+            (json!({"source": {"pvc": {"name": "golden", "namespace": "images"}}}), true),
+            (json!({"source": {"snapshot": {"name": "golden", "namespace": "images"}}}), true),
+            (json!({"sourceRef": {"kind": "DataSource", "name": "golden"}}), true),
+            (json!({"source": {"blank": {}}}), false),
+            (json!({}), false),
+        ] {
+            let data = json!({ "spec": source });
+            let volume = DynamicObject { types: None, metadata: ObjectMeta::default(), data };
+            assert_eq!(copies_a_claim(&volume), expected, "{source}");
+        }
+    }
+
+    #[test]
     fn a_template_becomes_a_data_volume_of_the_machine() {
         let vm: VirtualMachine = serde_json::from_value(json!({
             "metadata": {"name": "vm", "namespace": "ns", "uid": "u"},
@@ -206,6 +227,7 @@ mod tests {
         }))
         .unwrap();
         let made = serde_json::to_value(of_template(&vm, &vm.spec.data_volume_templates[0])).unwrap();
+        assert!(!copies_a_claim(&of_template(&vm, &vm.spec.data_volume_templates[0])));
         assert_eq!(made["metadata"]["labels"], json!({"a": "b", "kubevirt.io/created-by": "u"}));
         assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "u");
         assert_eq!(made["spec"]["storage"]["resources"]["requests"]["storage"], "1Gi");

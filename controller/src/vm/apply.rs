@@ -29,9 +29,8 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
     for step in &decision.steps {
         if let Err(error) = take(context, vm, step, object, &mut is_recorded).await {
             if let Some(message) = error.message() {
-                let failure = failure_of(step);
-                report_failure(context, world, failure.reason, &format!("could not {}: {message}", failure.action))
-                    .await?;
+                let failure = failure_of(step, &error);
+                report_failure(context, world, &failure, &format!("could not {}: {message}", failure.action)).await?;
             }
             return Err(error);
         }
@@ -49,11 +48,13 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
 struct Failure {
     /// KubeVirt's reason where it has one.
     reason: Reason,
+    /// The reason of its event.
+    event: Reason,
     /// What could not be done.
     action: String,
 }
 
-fn failure_of(step: &Step) -> Failure {
+fn failure_of(step: &Step, error: &ReconcileError) -> Failure {
     let (reason, action) = match step {
         Step::CreateVmi(_) => (Reason::FailedCreate, "make the VirtualMachineInstance".to_owned()),
         Step::RecordRevision { .. } => (Reason::FailedCreate, record::ACTION.to_owned()),
@@ -67,16 +68,19 @@ fn failure_of(step: &Step) -> Failure {
         Step::Keep { .. } => (Reason::FailedUpdate, "keep the firmware's identity of the machine".to_owned()),
         Step::RemoveFinalizer { .. } => (Reason::FailedDelete, "remove the finalizer of the machine".to_owned()),
     };
-    Failure { reason, action }
+    let is_clone = matches!(step, Step::CreateDataVolume { object, .. } if data_volumes::copies_a_claim(object));
+    let event = if is_clone && error.lacks_rights() { Reason::UnauthorizedDataVolumeCreate } else { reason };
+    Failure { reason, event, action }
 }
 
 /// What the API server refused is written in the status, for an event is soon forgotten; and once as an event.
-async fn report_failure(context: &Context, world: &World, reason: Reason, note: &str) -> Result<(), ReconcileError> {
+async fn report_failure(context: &Context, world: &World, failure: &Failure, note: &str) -> Result<(), ReconcileError> {
     let vm = &world.vm;
     if !status::is_known(vm, note) {
-        context.record(&vm.object_ref(&()), NewEvent::warning(reason, note));
+        context.record(&vm.object_ref(&()), NewEvent::warning(failure.event, note));
     }
-    let failed = Decision { steps: Vec::new(), status: status::because(world, reason, note), recheck: None };
+    let status = status::because(world, failure.reason, note);
+    let failed = Decision { steps: Vec::new(), status, recheck: None };
     write_status(context, vm, &failed).await
 }
 
@@ -92,7 +96,11 @@ async fn take(
     // As it is stored: the answer to a change of one that cannot be read cannot be read either.
     let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
     match step {
-        Step::CreateDataVolume { name, object } => make_data_volume(context, vm, name, object).await?,
+        Step::CreateDataVolume { name, object, absent_source } => {
+            make_data_volume(context, vm, name, object).await?;
+            let warning = absent_source.as_ref().map(|source| without_source(name, source));
+            warning.into_iter().for_each(|event| context.record(&vm.object_ref(&()), event));
+        }
         Step::RecordRevision { object: revision, replaces } => {
             *is_recorded = record::record(context, vm, revision, *replaces).await?;
         }
@@ -191,6 +199,12 @@ async fn keep(context: &Context, vm: &VirtualMachine, value: &str) -> Result<(),
         }
         Err(error) => Err(while_trying("write the annotation of the VirtualMachine")(error)),
     }
+}
+
+/// The event of a DataVolume that was made, and that waits for what it copies.
+fn without_source(name: &str, source: &str) -> NewEvent {
+    let note = format!("the DataVolume {name} stays empty until the claim {source} exists, which it copies");
+    NewEvent::warning(Reason::SourcePvcNotAvailable, note)
 }
 
 async fn make_data_volume(

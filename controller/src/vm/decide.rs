@@ -11,6 +11,7 @@
 //!
 //! KubeVirt's table (its VM controller, `syncRunStrategy`); a request in `status.stateChangeRequests` comes before it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub struct World {
     pub started_from: Option<VirtualMachineSpec>,
     /// How far the DataVolumes are that it names, those of its templates among them; asked only while there is no instance.
     pub data_volumes: ProgressByName,
+    /// Of those that it brings along and that are still to be made: the claim that each copies, if it does not exist.
+    pub absent_sources: BTreeMap<String, String>,
     /// When it was looked at.
     pub now: Timestamp,
     /// Any number: it spreads the pauses of machines that fail together.
@@ -74,6 +77,8 @@ pub enum Step {
         name: String,
         /// The object.
         object: Box<DynamicObject>,
+        /// The claim that it copies, if it does not exist.
+        absent_source: Option<String>,
     },
     /// Write down what is started.
     RecordRevision {
@@ -304,7 +309,8 @@ fn bring_data_volumes(world: &World, decision: &mut Decision) {
         let name = template.metadata.as_ref().and_then(|metadata| metadata.name.clone()).unwrap_or_default();
         if world.data_volumes.get(&name) == Some(&DataVolumeProgress::Missing) {
             let object = Box::new(data_volumes::of_template(&world.vm, template));
-            decision.steps.push(Step::CreateDataVolume { name, object });
+            let absent_source = world.absent_sources.get(&name).cloned();
+            decision.steps.push(Step::CreateDataVolume { name, object, absent_source });
         }
     }
     // Also one that is not to run reports how far they are.

@@ -1,5 +1,7 @@
 //! The table of run strategies, and that a decision that was carried out leaves nothing to do.
 
+use std::collections::BTreeMap;
+
 use garboard_api::conditions::Reason;
 use garboard_api::v1::{VirtualMachineInstanceStatus, VirtualMachineStatus};
 use garboard_api::{ClusterConfig, Phase, VirtualMachine, VirtualMachineInstance};
@@ -37,6 +39,7 @@ fn world(strategy: &str) -> World {
         vmi: None,
         started_from: None,
         data_volumes: ProgressByName::new(),
+        absent_sources: BTreeMap::new(),
         now: Timestamp::UNIX_EPOCH,
         chance: 0,
         config: ClusterConfig::offline().into(),
@@ -250,6 +253,19 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
     let mut stopping = bringing("Halted", Missing);
     stopping.vmi = Some(instance(&stopping, Phase::Running));
     assert_eq!(steps(&decide(&stopping)), ["delete"]);
+}
+
+#[test]
+fn a_data_volume_whose_source_does_not_exist_is_made_all_the_same() {
+    let mut world = bringing("Always", DataVolumeProgress::Missing);
+    let sources = |world: &World| -> Vec<Option<String>> {
+        let steps = decide(world).steps.into_iter();
+        let source = |step| if let Step::CreateDataVolume { absent_source, .. } = step { absent_source } else { None };
+        steps.map(source).collect()
+    };
+    assert_eq!(sources(&world), [None]);
+    world.absent_sources = [("root".to_owned(), "images/golden".to_owned())].into();
+    assert_eq!(sources(&world), [Some("images/golden".to_owned())]);
 }
 
 #[test]
