@@ -119,6 +119,10 @@ pub mod annotation {
     /// On an instance: what executes the guest's instructions, `kvm` or `tcg`, whatever the cluster's `useEmulation` is
     /// ([`crate::accelerator`]).
     pub const ACCELERATOR: &str = "garboard.dev/accelerator";
+    /// On an instance and its pod: what a descheduler looks for, which evicts the pod, or rather another one. They follow the template of the
+    /// machine while it runs.
+    pub const OF_DESCHEDULER: [&str; 2] =
+        ["descheduler.alpha.kubernetes.io/evict", "descheduler.alpha.kubernetes.io/prefer-no-eviction"];
     /// On a VirtualMachine and an instance: the newest version of the API, and the stored one, that the controller knew which wrote to the
     /// object; [`OBSERVED_API_VERSION`].
     pub const OBSERVED_API_VERSIONS: [&str; 2] =

@@ -64,7 +64,7 @@ fn failure_of(step: &Step, error: &ReconcileError) -> Failure {
         Step::DeleteVmi { .. } => (Reason::FailedDelete, "stop the VirtualMachineInstance".to_owned()),
         Step::AdoptVmi { .. } => (Reason::FailedAdopt, "adopt the VirtualMachineInstance".to_owned()),
         Step::Unhalt => (Reason::FailedUpdate, "start the machine".to_owned()),
-        Step::BumpGeneration { .. } => (Reason::FailedUpdate, "write to the VirtualMachineInstance".to_owned()),
+        Step::Annotate { .. } => (Reason::FailedUpdate, "write to the VirtualMachineInstance".to_owned()),
         Step::Keep { .. } => (Reason::FailedUpdate, "keep the firmware's identity of the machine".to_owned()),
         Step::RemoveFinalizer { .. } => (Reason::FailedDelete, "remove the finalizer of the machine".to_owned()),
     };
@@ -126,13 +126,12 @@ async fn take(
                 Err(error) => return Err(while_trying("adopt the VirtualMachineInstance")(error)),
             }
         }
-        Step::BumpGeneration { uid, generation } => {
-            let annotations = json!({ annotation::VM_GENERATION: generation.to_string() });
+        Step::Annotate { uid, annotations } => {
             let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
             match instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Ok(_) => {}
                 Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-                Err(error) => return Err(while_trying("write the generation of the VirtualMachineInstance")(error)),
+                Err(error) => return Err(while_trying("write annotations of the VirtualMachineInstance")(error)),
             }
         }
         Step::Unhalt => {

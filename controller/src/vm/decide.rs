@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_api::conditions::{Reason, VmiConditionType};
-use garboard_api::metadata::finalizer;
+use garboard_api::metadata::{annotation, finalizer};
 use garboard_api::run_strategy::{RunStrategy, backoff};
 use garboard_api::v1::{
     VirtualMachineSpec, VirtualMachineStartFailure, VirtualMachineStateChangeRequest, VirtualMachineStatus,
@@ -30,6 +30,7 @@ use kube::core::DynamicObject;
 use super::kept::{self, Keeping};
 use super::{revision, status};
 use crate::data_volumes::{self, DataVolumeProgress, ProgressByName};
+use crate::descheduler::{self, Changes};
 use crate::time::stamp;
 
 /// How often a DataVolume is looked at that waiting does not help, while its machine is not to run.
@@ -104,12 +105,12 @@ pub enum Step {
         /// Ourselves, after those that it has.
         owners: Vec<OwnerReference>,
     },
-    /// Mark the instance as still what its machine would make: only what is not in the template was changed.
-    BumpGeneration {
+    /// Change annotations of the instance: it is still what its machine would make, or the template has others for a descheduler.
+    Annotate {
         /// The instance's UID.
         uid: String,
-        /// The machine's generation.
-        generation: i64,
+        /// Their new values.
+        annotations: Changes,
     },
     /// Let a halted machine run always: a start was asked for.
     Unhalt,
@@ -276,7 +277,7 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
             remember_failure(strategy, vmi, &mut decision.status);
             delete(world, decision);
         } else {
-            decision.steps.extend(bump(world, vmi));
+            decision.steps.extend(annotate(world, vmi));
         }
         return;
     }
@@ -294,12 +295,19 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
     }
 }
 
-/// An instance that is what the machine would make now is as new as the machine.
-fn bump(world: &World, vmi: &VirtualMachineInstance) -> Option<Step> {
-    if Phase::of(vmi).is_final() || !status::is_newer(&world.vm, vmi) || status::needs_restart(world, vmi) {
+/// An instance that is what the machine would make now is as new as the machine, and has the template's annotations for a descheduler.
+fn annotate(world: &World, vmi: &VirtualMachineInstance) -> Option<Step> {
+    if Phase::of(vmi).is_final() {
         return None;
     }
-    Some(Step::BumpGeneration { uid: vmi.metadata.uid.clone()?, generation: world.vm.metadata.generation? })
+    let template = world.vm.spec.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+    let mut annotations = descheduler::changes(template, vmi.metadata.annotations.as_ref());
+    let is_current = status::is_newer(&world.vm, vmi) && !status::needs_restart(world, vmi);
+    if let Some(generation) = world.vm.metadata.generation.filter(|_| is_current) {
+        annotations.insert(annotation::VM_GENERATION.to_owned(), Some(generation.to_string()));
+    }
+    let uid = vmi.metadata.uid.clone()?;
+    (!annotations.is_empty()).then_some(Step::Annotate { uid, annotations })
 }
 
 /// Whether the machine is to run or not: its data may take long to come. One that has an instance has its disks, and must not

@@ -69,7 +69,7 @@ fn steps(decision: &Decision) -> Vec<&'static str> {
             Step::CreateVmi(_) => "create",
             Step::DeleteVmi { .. } => "delete",
             Step::AdoptVmi { .. } => "adopt",
-            Step::BumpGeneration { .. } => "bump",
+            Step::Annotate { .. } => "annotate",
             Step::Unhalt => "unhalt",
             Step::Keep { .. } => "keep",
             Step::RemoveFinalizer { .. } => "release",
@@ -320,9 +320,14 @@ fn carry_out(world: &mut World, decision: Decision) {
             Step::AdoptVmi { owners, .. } => {
                 world.vmi.as_mut().unwrap().metadata.owner_references = Some(owners);
             }
-            Step::BumpGeneration { generation, .. } => {
-                let annotations = world.vmi.as_mut().unwrap().metadata.annotations.get_or_insert_default();
-                annotations.insert("kubevirt.io/vm-generation".to_owned(), generation.to_string());
+            Step::Annotate { annotations, .. } => {
+                let all = world.vmi.as_mut().unwrap().metadata.annotations.get_or_insert_default();
+                for (key, value) in annotations {
+                    match value {
+                        Some(value) => drop(all.insert(key, value)),
+                        None => drop(all.remove(&key)),
+                    }
+                }
             }
             Step::Keep { value } => {
                 let annotations = world.vm.metadata.annotations.get_or_insert_default();

@@ -280,7 +280,11 @@ proptest! {
                     prop_assert_eq!(rest, vec!["example.com/keep".to_owned(); usize::from(kept)]);
                 }
                 Step::DeletePod { .. } => prop_assert!(world.vmi.metadata.deletion_timestamp.is_some()),
-                Step::CreateClaim(_) | Step::CreatePod(_) | Step::ReplaceRejectedPod { .. } | Step::Warn { .. } => {
+                Step::CreateClaim(_)
+                | Step::CreatePod(_)
+                | Step::ReplaceRejectedPod { .. }
+                | Step::AnnotatePod { .. }
+                | Step::Warn { .. } => {
                     prop_assert!(world.vmi.metadata.deletion_timestamp.is_none());
                 }
             }
