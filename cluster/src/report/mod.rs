@@ -18,11 +18,11 @@ use garboard_api::defaults::RUNTIME_USER;
 use garboard_api::v1::{
     CPUTopology, Machine, MemoryStatus, PersistentVolumeClaimInfo, SupervisorStatus, VirtualMachineInstance,
     VirtualMachineInstanceCondition, VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface,
-    VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus, VolumeStatus,
+    VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus, Volume, VolumeStatus,
 };
 use garboard_api::{Phase, Quantity};
 use garboard_plan::StoredMachine;
-use garboard_protocol::control::{self, CredentialsStatus, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
+use garboard_protocol::control::{self, CredentialsStatus, Ended, InterfaceStatus, PauseReason, Status};
 use garboard_protocol::exit::{Account, EndReason, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -134,7 +134,7 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
     set_memory(memory, &bytes);
     memory.memory_overhead = (report.overhead_bytes > 0).then(|| Quantity::from_bytes(report.overhead_bytes));
     status.stored_machine = report.stored.as_ref().filter(is_plannable).cloned().or(status.stored_machine.take());
-    status.volume_status = report.disks.iter().map(|disk| volume(disk, seen)).collect();
+    status.volume_status = volumes(seen);
     status.supervisor = report.supervisor.as_ref().map(supervisor);
     status.runtime_user = Some(u64::from(RUNTIME_USER));
     let cpu = seen.vmi.spec.domain.cpu.as_ref();
@@ -161,14 +161,21 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
 /// KubeVirt's `fsFreezeStatus` while file systems are frozen; otherwise there is none.
 const FROZEN: &str = "frozen";
 
-fn volume(disk: &DiskStatus, seen: &Seen<'_>) -> VolumeStatus {
-    let source = seen.vmi.spec.volumes.iter().find(|volume| volume.name == disk.volume);
-    let claim = source.and_then(|volume| volume.claim());
+/// All volumes by their names, also those that are no disk of the guest.
+fn volumes(seen: &Seen<'_>) -> Vec<VolumeStatus> {
+    let mut all: Vec<_> = seen.vmi.spec.volumes.iter().map(|volume| volume_status(volume, seen)).collect();
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all
+}
+
+fn volume_status(volume: &Volume, seen: &Seen<'_>) -> VolumeStatus {
+    let disk = seen.report.disks.iter().find(|disk| disk.volume == volume.name);
     let named = |name: &str| PersistentVolumeClaimInfo { claim_name: Some(name.to_owned()), ..Default::default() };
+    let claim = |name: &str| seen.claims.get(name).cloned().unwrap_or_else(|| named(name));
     VolumeStatus {
-        name: disk.volume.clone(),
-        target: disk.target.clone(),
-        persistent_volume_claim_info: claim.map(|name| seen.claims.get(name).cloned().unwrap_or_else(|| named(name))),
+        name: volume.name.clone(),
+        target: disk.map(|disk| disk.target.clone()).unwrap_or_default(),
+        persistent_volume_claim_info: volume.claim().map(claim),
         ..VolumeStatus::default()
     }
 }
@@ -185,7 +192,8 @@ fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMac
     // Behind address translation the guest is reached at the address of its pod, and does not know it.
     let translated = specified.is_some_and(|one| one.masquerade.is_some());
     let addresses = if translated { seen.addresses } else { &interface.addresses };
-    // A card is plugged in or not when the guest starts, and its specification does not change while it runs.
+    // A card is plugged in or not when the guest starts, and its specification does not change while it runs. QEMU is not asked: it has
+    // no question for the link of a card.
     let is_down = specified.is_some_and(|one| one.state.as_deref() == Some("down"));
     let primary = specified.is_some_and(|one| one.masquerade.is_some() || one.bridge.is_some());
     VirtualMachineInstanceNetworkInterface {

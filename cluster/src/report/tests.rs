@@ -9,7 +9,8 @@ pub(crate) fn vmi(status: serde_json::Value) -> VirtualMachineInstance {
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
         "metadata": {"name": "vm", "namespace": "default", "uid": VMI, "resourceVersion": "7"},
         "spec": {"domain": {"cpu": {"cores": 2}, "devices": {"interfaces": [{"name": "default", "masquerade": {}}]}},
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}]},
+            "volumes": [{"name": "root", "containerDisk": {"image": "i"}},
+                {"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}, {"name": "away", "containerDisk": {"image": "j"}}]},
         "status": status,
     }))
     .unwrap()
@@ -63,8 +64,8 @@ fn a_running_machine_is_described() {
     let claim = json!({"claimName": "kept", "capacity": {"storage": "1Gi"}});
     assert_eq!(
         written["volumeStatus"],
-        json!([{"name": "root", "target": "vda"},
-        {"name": "data", "target": "sda", "persistentVolumeClaimInfo": claim}])
+        json!([{"name": "away", "target": ""}, {"name": "data", "target": "sda", "persistentVolumeClaimInfo": claim},
+            {"name": "root", "target": "vda"}])
     );
     assert_eq!(written["currentCPUTopology"], json!({"cores": 2, "sockets": 1, "threads": 1}));
     assert_eq!(kinds(&status), ["Ready"], "what is the controller's stays, and nothing is added");

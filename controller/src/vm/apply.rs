@@ -279,6 +279,7 @@ fn owned_fields(status: &VirtualMachineStatus) -> VirtualMachineStatus {
         run_strategy: status.run_strategy.clone(),
         start_failure: status.start_failure.clone(),
         stored_machine: status.stored_machine.clone(),
+        volume_snapshot_statuses: status.volume_snapshot_statuses.clone(),
         ..VirtualMachineStatus::default()
     }
 }
