@@ -147,7 +147,9 @@ impl ReconcileError {
         self.pauses().0
     }
 
-    fn is_refused(&self) -> bool {
+    /// Whether the API server, or a webhook, refused what was asked.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
         matches!(self, Self::Api { source, .. }
             if matches!(source.as_ref(), kube::Error::Api(status) if (400..500).contains(&status.code)))
     }

@@ -61,10 +61,12 @@ pub(crate) async fn data_volumes(
     let asked = volumes.iter().filter(|(_, volume)| asks_for_claim(volume.as_ref()));
     let asked = asked.map(|(name, _)| (*name).to_owned());
     let claims = claims(leader, namespace, asked, &waiter).await?;
-    Ok(volumes
-        .into_iter()
-        .map(|(name, volume)| (name.to_owned(), progress(volume.as_ref(), claims.get(name))))
-        .collect())
+    let found = |name: &str, volume: Option<Value>| {
+        let found = progress(volume.as_ref(), claims.get(name));
+        // Without an importer no DataVolume can be made beside a claim.
+        if found == DataVolumeProgress::Claimed && served.is_none() { DataVolumeProgress::Done } else { found }
+    };
+    Ok(volumes.into_iter().map(|(name, volume)| (name.to_owned(), found(name, volume))).collect())
 }
 
 /// Of the DataVolumes that a machine brings along and that are still to be made: the claim that each copies, if it does not exist. A

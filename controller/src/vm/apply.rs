@@ -4,6 +4,7 @@ use garboard_api::conditions::Reason;
 use garboard_api::metadata::annotation;
 use garboard_api::v1::VirtualMachineStatus;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use garboard_protocol::causes::ErrorChain;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::DynamicObject;
 use kube::{Api, Resource};
@@ -96,8 +97,10 @@ async fn take(
     // As it is stored: the answer to a change of one that cannot be read cannot be read either.
     let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
     match step {
-        Step::CreateDataVolume { name, object, absent_source } => {
-            make_data_volume(context, vm, name, object).await?;
+        Step::CreateDataVolume { name, object, absent_source, is_claimed } => {
+            let made = make_data_volume(context, vm, name, object).await;
+            let made = if *is_claimed { or_as_it_is(made, name) } else { made };
+            made?;
             let warning = absent_source.as_ref().map(|source| without_source(name, source));
             warning.into_iter().for_each(|event| context.record(&vm.object_ref(&()), event));
         }
@@ -204,6 +207,18 @@ async fn keep(context: &Context, vm: &VirtualMachine, value: &str) -> Result<(),
 fn without_source(name: &str, source: &str) -> NewEvent {
     let note = format!("the DataVolume {name} stays empty until the claim {source} exists, which it copies");
     NewEvent::warning(Reason::SourcePvcNotAvailable, note)
+}
+
+/// A refusal, where there is a claim that can be used without a DataVolume.
+fn or_as_it_is(made: Result<(), ReconcileError>, name: &str) -> Result<(), ReconcileError> {
+    match made {
+        Err(error) if error.is_refused() => {
+            tracing::info!(error = %ErrorChain(&error), name, "a claim is used as it is, without a DataVolume");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 async fn make_data_volume(

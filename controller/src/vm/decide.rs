@@ -80,6 +80,8 @@ pub enum Step {
         object: Box<DynamicObject>,
         /// The claim that it copies, if it does not exist.
         absent_source: Option<String>,
+        /// There is a claim of its name, which the importer may hand over to it. If it refuses, the claim is used as it is.
+        is_claimed: bool,
     },
     /// Write down what is started.
     RecordRevision {
@@ -313,20 +315,36 @@ fn annotate(world: &World, vmi: &VirtualMachineInstance) -> Option<Step> {
 /// Whether the machine is to run or not: its data may take long to come. One that has an instance has its disks, and must not
 /// be kept from its stop by a DataVolume that is refused.
 fn bring_data_volumes(world: &World, decision: &mut Decision) {
+    let mut is_asked_again = false;
     for template in &world.vm.spec.data_volume_templates {
         let name = template.metadata.as_ref().and_then(|metadata| metadata.name.clone()).unwrap_or_default();
-        if world.data_volumes.get(&name) == Some(&DataVolumeProgress::Missing) {
-            let object = Box::new(data_volumes::of_template(&world.vm, template));
-            let absent_source = world.absent_sources.get(&name).cloned();
-            decision.steps.push(Step::CreateDataVolume { name, object, absent_source });
-        }
+        let is_claimed = match world.data_volumes.get(&name) {
+            Some(DataVolumeProgress::Missing) => false,
+            Some(DataVolumeProgress::Claimed) => true,
+            Some(
+                DataVolumeProgress::Done
+                | DataVolumeProgress::UnderWay(_)
+                | DataVolumeProgress::WaitsForConsumer
+                | DataVolumeProgress::Failed(_)
+                | DataVolumeProgress::GivenUp(_),
+            )
+            | None => continue,
+        };
+        let object = Box::new(data_volumes::of_template(&world.vm, template));
+        let absent_source = world.absent_sources.get(&name).cloned();
+        is_asked_again |= !is_claimed;
+        decision.steps.push(Step::CreateDataVolume { name, object, absent_source, is_claimed });
     }
     // Also one that is not to run reports how far they are.
     decision.recheck = match data_volumes::obstacle(&world.data_volumes) {
-        Some((_, DataVolumeProgress::Failed(_) | DataVolumeProgress::WaitsForConsumer)) => Some(STUCK),
+        Some((
+            _,
+            DataVolumeProgress::Failed(_) | DataVolumeProgress::GivenUp(_) | DataVolumeProgress::WaitsForConsumer,
+        )) => Some(STUCK),
         Some((_, DataVolumeProgress::UnderWay(_))) => Some(data_volumes::ASK_AGAIN),
-        Some((_, DataVolumeProgress::Missing | DataVolumeProgress::Done)) | None if decision.steps.is_empty() => None,
-        Some((_, DataVolumeProgress::Missing | DataVolumeProgress::Done)) | None => Some(data_volumes::ASK_AGAIN),
+        Some((_, DataVolumeProgress::Missing | DataVolumeProgress::Claimed | DataVolumeProgress::Done)) | None => {
+            is_asked_again.then_some(data_volumes::ASK_AGAIN)
+        }
     };
 }
 

@@ -104,10 +104,10 @@ fn obstacle(world: &World) -> Option<PrintableStatus> {
         world.vm.spec.data_volume_templates.iter().filter_map(|each| each.metadata.as_ref()?.name.as_deref());
     match progress {
         DataVolumeProgress::Missing if !brought.any(|each| each == name) => Some(PrintableStatus::ErrorPvcNotFound),
-        DataVolumeProgress::Failed(_) => Some(PrintableStatus::DataVolumeError),
+        DataVolumeProgress::Failed(_) | DataVolumeProgress::GivenUp(_) => Some(PrintableStatus::DataVolumeError),
         DataVolumeProgress::WaitsForConsumer => Some(PrintableStatus::WaitingForVolumeBinding),
         DataVolumeProgress::Missing | DataVolumeProgress::UnderWay(_) => Some(PrintableStatus::Provisioning),
-        DataVolumeProgress::Done => None,
+        DataVolumeProgress::Done | DataVolumeProgress::Claimed => None,
     }
 }
 
@@ -177,11 +177,12 @@ fn unfilled(world: &World, before: &[VirtualMachineCondition]) -> Option<Virtual
     let (name, progress) = data_volumes::obstacle(&world.data_volumes)?;
     let message = data_volumes::message(name, progress);
     let new = match progress {
-        DataVolumeProgress::Failed(_) => {
+        DataVolumeProgress::Failed(_) | DataVolumeProgress::GivenUp(_) => {
             NewCondition::new(VmConditionType::Failure, true, Reason::FailedDataVolumeImport, message)
         }
         DataVolumeProgress::Missing
         | DataVolumeProgress::Done
+        | DataVolumeProgress::Claimed
         | DataVolumeProgress::UnderWay(_)
         | DataVolumeProgress::WaitsForConsumer => {
             NewCondition::new(VmConditionType::DataVolumesReady, false, Reason::NotAllDataVolumesReady, message)

@@ -227,6 +227,7 @@ fn warning(world: &World, refusal: &PodRefusal) -> Option<Step> {
 fn phase(case: &Case<'_>) -> Phase {
     match &case.situation {
         Situation::Starting(_) => case.before.max(Phase::Scheduling),
+        Situation::Obstructed(refusal) if refusal.is_final() => Phase::Failed,
         Situation::OnItsWay { is_scheduled: true } => Phase::Scheduled,
         Situation::OnItsWay { is_scheduled: false } => Phase::Scheduling,
         Situation::Reported(status) => Phase::of_status(status),

@@ -206,8 +206,12 @@ fn bringing(strategy: &str, progress: DataVolumeProgress) -> World {
 
 #[test]
 fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
-    use DataVolumeProgress::{Done, Failed, Missing, UnderWay, WaitsForConsumer};
-    let rows: [(&str, DataVolumeProgress, &[&str], &str); 11] = [
+    use DataVolumeProgress::{Claimed, Done, Failed, GivenUp, Missing, UnderWay, WaitsForConsumer};
+    let rows: [(&str, DataVolumeProgress, &[&str], &str); 15] = [
+        ("Always", Claimed, &["bring", "create"], "Starting"),
+        ("Halted", Claimed, &["bring"], "Stopped"),
+        ("Always", GivenUp("404".to_owned()), &[], "DataVolumeError"),
+        ("Halted", GivenUp("404".to_owned()), &[], "DataVolumeError"),
         ("Always", Missing, &["bring"], "Provisioning"),
         ("Halted", Missing, &["bring"], "Provisioning"),
         ("Always", UnderWay("ImportInProgress".to_owned()), &[], "Provisioning"),
@@ -229,11 +233,11 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
         assert_eq!(printed.unwrap_or("Starting"), expected, "{strategy} {progress:?}");
         let is_wanted = ["Always", "Once"].contains(&strategy);
         let seconds = match &progress {
-            Done => None,
-            Failed(_) | WaitsForConsumer if !is_wanted => Some(60),
-            Missing | Failed(_) | WaitsForConsumer | UnderWay(_) => Some(2),
+            Done | Claimed => None,
+            Failed(_) | GivenUp(_) | WaitsForConsumer if !is_wanted => Some(60),
+            Missing | Failed(_) | GivenUp(_) | WaitsForConsumer | UnderWay(_) => Some(2),
         };
-        if progress != Done || !is_wanted {
+        if ![Done, Claimed].contains(&progress) || !is_wanted {
             assert_eq!(decision.recheck.map(|pause| pause.as_secs()), seconds, "{strategy} {progress:?}");
         }
     }
@@ -347,7 +351,7 @@ proptest! {
         is_deleted in any::<bool>(),
         is_owned in any::<bool>(),
         progress in prop::option::of(prop::sample::select(vec![
-            DataVolumeProgress::Missing, DataVolumeProgress::Done, DataVolumeProgress::UnderWay("ImportInProgress".to_owned()), DataVolumeProgress::Failed("no".to_owned()),
+            DataVolumeProgress::Missing, DataVolumeProgress::Claimed, DataVolumeProgress::Done, DataVolumeProgress::UnderWay("ImportInProgress".to_owned()), DataVolumeProgress::Failed("no".to_owned()),
         ])),
     ) {
         let mut world = progress.map_or_else(|| world(strategy), |progress| bringing(strategy, progress));
