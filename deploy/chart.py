@@ -46,6 +46,12 @@ VALUES = {
         ("tolerations", 0, "controller.tolerations"),
         ("resources", 0, "controller.resources"),
     ],
+    "dashboard.yaml": [
+        ("replicas", 0, "dashboard.replicas"),
+        ("nodeSelector", 0, "dashboard.nodeSelector"),
+        ("tolerations", 0, "dashboard.tolerations"),
+        ("resources", 0, "dashboard.resources"),
+    ],
     "node.yaml": [
         ("nodeSelector", 0, "node.nodeSelector"),
         ("tolerations", 0, "node.tolerations"),
@@ -56,6 +62,17 @@ VALUES = {
 # Helm makes the namespace of a release itself; this is for `helm template`.
 NAMESPACE_FILE = "namespace.yaml"
 NAMESPACE_NAME = re.compile(r"^(  name: )garboard$", re.M)
+# What is installed only where a value says so: the file, and the value.
+OPTIONAL = {"dashboard.yaml": "dashboard.enabled"}
+# The dashboard's certificate may be in a Secret of the administrator's; browsers may reach it by names of theirs.
+OWN_CERTIFICATE = ".Values.dashboard.tlsSecret"
+CERTIFICATE = re.compile(r"^( *secretName: )(garboard-dashboard)$")
+SECRET = re.compile(r"^kind: Secret$", re.M)
+LAST_ARGUMENT = re.compile(r"^( *)- --api-authority=\S+$")
+HOSTS = """\
+{indent}{{{{- range .Values.dashboard.hosts }}}}
+{indent}- --host={{{{ . }}}}
+{indent}{{{{- end }}}}"""
 # A line of values.in.yaml that gets what deploy/base has: `  resources: @controller.resources`.
 LIFTED = re.compile(r"^( *)(\w+): @([\w.]+)$", re.M)
 HEAD = "# Written by deploy/render from deploy/base/{name}: change it there.\n"
@@ -132,6 +149,22 @@ def template(name: str, text: str) -> str:
     return HEAD.format(name=name) + body
 
 
+def optional(name: str, text: str) -> str:
+    """The template of a file that a value has installed."""
+    lines = []
+    for line in template(name, text).removeprefix(HEAD.format(name=name)).splitlines():
+        own = CERTIFICATE.match(line)
+        lines.append(f'{own[1]}{{{{ {OWN_CERTIFICATE} | default "{own[2]}" }}}}' if own else line)
+        if argument := LAST_ARGUMENT.match(line):
+            lines.append(HOSTS.format(indent=argument[1]))
+    # Without the Secret there must be no empty document, after which Helm loses the next one.
+    condition = f"{{{{- if not {OWN_CERTIFICATE} }}}}\n"
+    *documents, last = "\n".join(lines).split("\n---\n")
+    ended = [f"{each}\n---\n" for each in documents]
+    body = "".join(f"{condition}{each}{{{{- end }}}}\n" if SECRET.search(each) else each for each in ended) + last
+    return HEAD.format(name=name) + f"{{{{- if .Values.{OPTIONAL[name]} }}}}\n{body}\n{{{{- end }}}}\n"
+
+
 def values(skeleton: str, known: dict[str, list[str]]) -> str:
     """values.yaml: the skeleton with each `@NAME` replaced by the lines that deploy/base has for it."""
 
@@ -151,6 +184,9 @@ def files(base: dict[str, str], skeleton: str) -> dict[str, str]:
     known: dict[str, list[str]] = {}
     for name, text in base.items():
         known |= lifted(name, text)
-    made = {f"templates/{name}": template(name, text) for name, text in base.items()}
+    made = {
+        f"templates/{name}": optional(name, text) if name in OPTIONAL else template(name, text)
+        for name, text in base.items()
+    }
     note = "# Written by deploy/render from deploy/helm/values.in.yaml and deploy/base: change it there.\n"
     return made | {"values.yaml": note + values(skeleton, known)}

@@ -137,7 +137,8 @@ use_target_directory() {
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
     mkdir -p "$CARGO_TARGET_DIR"
     GARBOARD_VERSION=$("$repository/scripts/version")
-    export GARBOARD_VERSION
+    GARBOARD_BUILD=$("$repository/scripts/version" --build)
+    export GARBOARD_VERSION GARBOARD_BUILD
 }
 
 # Options of `cargo build`: errors and warnings alone where standard error is no terminal.

@@ -108,6 +108,9 @@ pub mod annotation {
     pub const HOOK_SIDECARS: &str = "hooks.kubevirt.io/hookSidecars";
     /// On an instance, `true`: its pod has no annotations by which Velero would have it frozen before a copy, and thawed after it.
     pub const SKIP_BACKUP_HOOKS: &str = "kubevirt.io/skip-backup-hooks";
+    /// On an instance, with any value: its start fails before QEMU is executed. KubeVirt's functional tests use it to see what follows
+    /// upon failed starts.
+    pub const FAIL_FAST: &str = "kubevirt.io/func-test-virt-launcher-fail-fast";
     /// On an instance, `true`: PCI devices are put on the root complex, and not behind ports.
     pub const PCI_DEVICES_ON_ROOT_COMPLEX: &str = "kubevirt.io/placePCIDevicesOnRootComplex";
     /// On an instance, `true`: no 64-bit PCI hole, for guests that do not start with one.
@@ -137,6 +140,8 @@ pub mod annotation {
 pub mod installation_annotation {
     /// What becomes of supervisors in running pods when the launcher's image is another one: with [`DISABLED`] they stay as they are.
     pub const LAUNCHER_UPDATE: &str = "garboard.dev/launcher-update";
+    /// The image of libguestfs tools that the subresource `guestfs` answers with, as a whole reference.
+    pub const GUESTFS_IMAGE: &str = "garboard.dev/guestfs-image";
     /// The value that switches a feature off.
     pub const DISABLED: &str = "Disabled";
 }

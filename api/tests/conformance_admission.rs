@@ -15,7 +15,7 @@ use serde_json::Value;
 
 /// What our answers come to, exactly: of the manifests that KubeVirt accepts those that we accept, and of its refusals those
 /// with the right paths, and with no other. A field that is accepted or refused from now on changes them here and in docs/status.md.
-const ACCEPTED: usize = 180;
+const ACCEPTED: usize = 181;
 const RIGHT_PATHS: usize = 161;
 const NO_OTHER_PATHS: usize = 161;
 /// The least share of refusals with the right paths, and of manifests accepted, in percent.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use garboard_common::journal;
-use garboard_protocol::control::{ConsoleAccess, Ended, Phase, Status, StopMode};
+use garboard_protocol::control::{ConsoleAccess, Ended, ReportedPhase, Status, StopMode};
 use garboard_shim_client::places::{MachineId, Places};
 use garboard_shim_client::request::LaunchRequest;
 use garboard_shim_client::{calls, lock, pending_restart};
@@ -91,7 +91,7 @@ pub(crate) fn attend(places: &Places, request: &LaunchRequest, signals: &SigSet)
 /// Waits until the guest runs, or has failed to.
 fn first_start(places: &Places, request: &LaunchRequest, signals: &SigSet) -> anyhow::Result<Found> {
     let id = request.id();
-    let status = match client::watch(places, &id, |status| status.phase != Phase::Scheduled) {
+    let status = match client::watch(places, &id, |status| status.phase != ReportedPhase::Scheduled) {
         // The run can be over by now, or between two runs; then the record has the cause.
         Err(_) if !shim_lives(places, &id) || pending_restart::read(&request.machine).is_some() => None,
         Err(error) => {
@@ -101,7 +101,7 @@ fn first_start(places: &Places, request: &LaunchRequest, signals: &SigSet) -> an
         Ok(status) => status,
     };
     match status {
-        Some(status) if status.phase == Phase::Running => Ok(Found::Running),
+        Some(status) if status.phase == ReportedPhase::Running => Ok(Found::Running),
         // It ended meanwhile; the shim's record shows whether another run follows.
         other => match follow(places, &id, None, signals)? {
             Found::Over(ended) => {
@@ -150,7 +150,7 @@ fn follow(places: &Places, id: &MachineId, before: Option<&Path>, signals: &SigS
                 }
             }
             None => match client::status_now(places, id) {
-                Some(status) if status.phase == Phase::Running => {
+                Some(status) if status.phase == ReportedPhase::Running => {
                     let is_new = before.is_none() || calls::present_run(&machine).as_deref() != before;
                     if is_new || begun.elapsed() > LAST_STATUS {
                         return Ok(Found::Running);

@@ -1,6 +1,6 @@
 //! `garboard ps`: what runs here, and what has run.
 
-use garboard_protocol::control::{Ended, PauseReason, Phase, Status};
+use garboard_protocol::control::{Ended, PauseReason, ReportedPhase, Status};
 use garboard_shim_client::pending_restart::{self, PendingRestart};
 use garboard_shim_client::places::{MachineId, Places};
 use serde::Serialize;
@@ -127,13 +127,13 @@ fn start_failure(pending: &PendingRestart) -> Option<StartFailure> {
 /// KubeVirt's printable status, first match wins.
 pub(crate) fn printable_state(status: &Status) -> &'static str {
     match (status.phase, status.stopping, status.paused) {
-        (Phase::Succeeded, ..) => "Succeeded",
-        (Phase::Failed, ..) => "Failed",
+        (ReportedPhase::Succeeded, ..) => "Succeeded",
+        (ReportedPhase::Failed, ..) => "Failed",
         (_, true, _) => "Stopping",
-        (Phase::Scheduled, ..) => "Starting",
-        (Phase::Running, _, Some(PauseReason::PausedByUser)) => "Paused",
-        (Phase::Running, _, Some(PauseReason::PausedIOError)) => "Paused(IOError)",
-        (Phase::Running, ..) => "Running",
+        (ReportedPhase::Scheduled, ..) => "Starting",
+        (ReportedPhase::Running, _, Some(PauseReason::PausedByUser)) => "Paused",
+        (ReportedPhase::Running, _, Some(PauseReason::PausedIOError)) => "Paused(IOError)",
+        (ReportedPhase::Running, ..) => "Running",
     }
 }
 

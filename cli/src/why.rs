@@ -5,7 +5,7 @@
 //! ```
 
 use garboard_kubectl::{Diagnosis, DiagnosisVerdict, Evidence, Finding, Health, diagnosis_screen, nearest, seen};
-use garboard_protocol::control::{Ended, PauseReason, Phase, Status};
+use garboard_protocol::control::{Ended, PauseReason, ReportedPhase, Status};
 use garboard_protocol::exit::ExitCause;
 use garboard_shim_client::places::{MachineId, Places};
 use garboard_shim_client::{lock, pending_restart};
@@ -202,13 +202,13 @@ fn of_status(name: &str, status: &Status) -> Finding {
 
 fn by_phase(name: &str, status: &Status) -> Finding {
     match (status.phase, status.stopping, status.paused) {
-        (Phase::Succeeded | Phase::Failed, ..) => match &status.ended {
+        (ReportedPhase::Succeeded | ReportedPhase::Failed, ..) => match &status.ended {
             Some(ended) => over(name, ended).1,
             None => Finding::waiting(DiagnosisVerdict::Stopping, "its run is over, and its files are being removed"),
         },
         (_, true, _) => Finding::waiting(DiagnosisVerdict::Stopping, "its guest is being powered down")
             .then(format!("garboard stop --force {name}    # not to wait for it")),
-        (Phase::Scheduled, ..) => {
+        (ReportedPhase::Scheduled, ..) => {
             Finding::waiting(DiagnosisVerdict::Starting, "its supervisor prepares the start of QEMU")
                 .then(format!("garboard logs -f {name}"))
         }
@@ -223,7 +223,7 @@ fn by_phase(name: &str, status: &Status) -> Finding {
                 .then(format!("garboard unpause {name}"))
                 .then(format!("garboard logs {name}    # who did it"))
         }),
-        (Phase::Running, _, None) => impaired(name, status).unwrap_or_else(|| {
+        (ReportedPhase::Running, _, None) => impaired(name, status).unwrap_or_else(|| {
             Finding::well(DiagnosisVerdict::Running, "its guest runs").then(format!("garboard console {name}"))
         }),
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use garboard_api::metadata::annotation;
 pub use garboard_cluster::names::CONTROLLER_MANAGER as FIELD_MANAGER;
 use garboard_protocol::causes::ErrorChain;
+use garboard_subresources::version::Build;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::api::PostParams;
@@ -65,6 +66,8 @@ pub struct Context {
     pub namespace: String,
     /// The version of this program.
     pub version: &'static str,
+    /// What else is known of its build: what `scripts/version --build` printed.
+    pub of_build: &'static str,
     /// How long reconciliations took.
     pub reconciles: Arc<Reconciles>,
 }
@@ -79,8 +82,14 @@ impl Context {
         version: &'static str,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (events, publishing) = Events::new(client.clone());
-        let reconciles = Arc::default();
-        (Self { client, events, launcher_image, settings, namespace, version, reconciles }, publishing)
+        let (of_build, reconciles) = ("", Arc::default());
+        (Self { client, events, launcher_image, settings, namespace, version, of_build, reconciles }, publishing)
+    }
+
+    /// What this program was built of.
+    #[must_use]
+    pub const fn build(&self) -> Build<'static> {
+        Build { version: self.version, more: self.of_build }
     }
 
     /// Has an event about an object written; does not wait.

@@ -10,14 +10,14 @@ use axum::{Json, Router};
 
 use crate::durations::Reconciles;
 use crate::shutdown::{Stage, Stages};
-use crate::webhook::Gate;
+use crate::webhook::Readiness;
 
 /// What has to serve before this replica is asked.
-pub struct Gates {
+pub struct Servers {
     /// The webhooks.
-    pub webhooks: Gate,
+    pub webhooks: Readiness,
     /// The subresource API.
-    pub subresources: Gate,
+    pub subresources: Readiness,
 }
 
 /// Serves until the process ends.
@@ -26,12 +26,12 @@ pub struct Gates {
 /// The address cannot be listened at.
 pub async fn serve(
     address: SocketAddr,
-    gates: Gates,
+    servers: Servers,
     stages: Stages,
     reconciles: Arc<Reconciles>,
 ) -> std::io::Result<()> {
     let ready = move || {
-        let answer = readiness(*gates.webhooks.borrow(), *gates.subresources.borrow(), stages.now());
+        let answer = readiness(*servers.webhooks.borrow(), *servers.subresources.borrow(), stages.now());
         async move { answer }
     };
     let durations = move || std::future::ready(Json(reconciles.to_json()));

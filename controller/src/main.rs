@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use garboard_api::cluster::Emulation;
 use garboard_controller::context::Context;
-use garboard_controller::health::Gates;
+use garboard_controller::health::Servers;
 use garboard_controller::lease::Candidate;
 use garboard_controller::reconciler::contained;
 use garboard_controller::settings::{self, Defaults, Settings};
@@ -27,6 +27,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The version of this program.
 const VERSION: &str = garboard_protocol::version!();
+/// What else is known of its build (`scripts/version --build`).
+const OF_BUILD: &str = match option_env!("GARBOARD_BUILD") {
+    Some(build) => build,
+    None => "",
+};
 
 /// The controller of Garboard: admits what is written to its kinds, makes VirtualMachineInstances of VirtualMachines, and
 /// pods of them.
@@ -93,10 +98,11 @@ async fn run(args: Args) -> Result<(), String> {
     let (first, listed) = oneshot::channel();
     let following = settings::follow(client.clone(), &args.namespace, defaults, sender, first);
     let (context, publishing) = Context::new(client, args.launcher_image, settings, args.namespace.clone(), VERSION);
+    let context = Context { of_build: OF_BUILD, ..context };
     tokio::spawn(publishing);
     let (webhooks_ready, webhooks) = watch::channel(false);
     let (subresources_ready, subresources) = watch::channel(false);
-    let gates = Gates { webhooks, subresources };
+    let servers = Servers { webhooks, subresources };
     let mut candidate = Candidate::new(&context, args.identity);
     let mut signals = Signals::new().map_err(|error| format!("no signals: {error}"))?;
     let (stage, stages) = shutdown::stages();
@@ -119,7 +125,7 @@ async fn run(args: Args) -> Result<(), String> {
     };
     let mut served = pin!(async {
         tokio::select! {
-            outcome = health::serve(args.health, gates, stages.clone(), context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
+            outcome = health::serve(args.health, servers, stages.clone(), context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
             // Until the end: what the others are answering needs it.
             outcome = nodes::run(context.clone(), args.nodes, connected.clone()) => Err(format!("no connections of node agents: {outcome:?}")),
             outcome = futures::future::try_join(webhooks, subresources) => outcome.map(|_| ()),

@@ -17,7 +17,7 @@ use tracing::{Instrument, Span};
 
 use crate::context::ReconcileError;
 use crate::durations::Durations;
-use crate::stores::{Kept, Kind, Known, ObjectKey};
+use crate::stores::{Cached, Kind, Known, ObjectKey};
 use crate::time::spread;
 
 /// How many objects of a kind are worked on at the same time: each has a request under way at most.
@@ -34,7 +34,7 @@ pub trait Reconcile: Send + Sync + 'static {
     /// Brings one object closer to what it should be. Returns when it is to be looked at again although nothing happens.
     fn reconcile(
         &self,
-        object: &Kept<Self::Kind>,
+        object: &Cached<Self::Kind>,
         attempt: u32,
     ) -> impl Future<Output = Result<Option<Pause>, ReconcileError>> + Send;
 
@@ -60,7 +60,7 @@ pub enum Pause {
 }
 
 /// Objects that are to be looked at.
-pub struct Queue<K: Kind>(UnboundedSender<ObjectRef<Kept<K>>>);
+pub struct Queue<K: Kind>(UnboundedSender<ObjectRef<Cached<K>>>);
 
 impl<K: Kind> Clone for Queue<K> {
     fn clone(&self) -> Self {
@@ -69,7 +69,7 @@ impl<K: Kind> Clone for Queue<K> {
 }
 
 /// The other end of a [`Queue`].
-pub type Queued<K> = UnboundedReceiver<ObjectRef<Kept<K>>>;
+pub type Queued<K> = UnboundedReceiver<ObjectRef<Cached<K>>>;
 
 impl<K: Kind> Queue<K> {
     /// An empty one. What is in it twice is looked at once.
@@ -93,7 +93,7 @@ pub async fn run<R: Reconcile>(reconciler: R, known: Known<R::Kind>, queued: Que
     });
     let context = Arc::new(Runner { reconciler, attempts: Attempts::default() });
     let config = Config::default().concurrency(AT_ONCE);
-    let reconcile = |object: Arc<Kept<R::Kind>>, runner: Arc<Runner<R>>| Box::pin(one(object, runner));
+    let reconcile = |object: Arc<Cached<R::Kind>>, runner: Arc<Runner<R>>| Box::pin(one(object, runner));
     let work = applier(reconcile, failed, context.clone(), known.store(), queue, config);
     work.for_each(|outcome| {
         // Nothing is remembered of what is not there any more.
@@ -113,14 +113,14 @@ struct Runner<R> {
 }
 
 /// What is logged while an object is reconciled belongs here; `attempt` where attempts are counted.
-pub(crate) fn span<K: Kind>(object: &Kept<K>, attempt: Option<u32>) -> Span {
+pub(crate) fn span<K: Kind>(object: &Cached<K>, attempt: Option<u32>) -> Span {
     let ObjectKey { namespace, name: object_name } = object.key();
     let uid = object.meta().uid.as_deref();
     tracing::info_span!("reconcile", kind = K::KIND, namespace, object = object_name, uid, attempt)
 }
 
 /// A panic ends the work on this object, and it is put aside like one that was refused.
-async fn one<R: Reconcile>(object: Arc<Kept<R::Kind>>, runner: Arc<Runner<R>>) -> Result<Action, ReconcileError> {
+async fn one<R: Reconcile>(object: Arc<Cached<R::Kind>>, runner: Arc<Runner<R>>) -> Result<Action, ReconcileError> {
     let key = object.key();
     let attempt = runner.attempts.of(&key);
     let began = Instant::now();
@@ -141,7 +141,7 @@ async fn one<R: Reconcile>(object: Arc<Kept<R::Kind>>, runner: Arc<Runner<R>>) -
     Ok(Action::requeue(pause))
 }
 
-fn failed<R: Reconcile>(object: Arc<Kept<R::Kind>>, error: &ReconcileError, runner: Arc<Runner<R>>) -> Action {
+fn failed<R: Reconcile>(object: Arc<Cached<R::Kind>>, error: &ReconcileError, runner: Arc<Runner<R>>) -> Action {
     let key = object.key();
     if error.is_abnormal() {
         let error = ErrorChain(error);
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use crate::stores::Machines;
 
-    fn machine(name: &str) -> Kept<Machines> {
+    fn machine(name: &str) -> Cached<Machines> {
         serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns"}, "spec": {}})).unwrap()
     }
 
@@ -243,7 +243,7 @@ mod tests {
     impl Reconcile for Careless {
         type Kind = Machines;
 
-        async fn reconcile(&self, object: &Kept<Machines>, attempt: u32) -> Result<Option<Pause>, ReconcileError> {
+        async fn reconcile(&self, object: &Cached<Machines>, attempt: u32) -> Result<Option<Pause>, ReconcileError> {
             let ObjectKey { name, .. } = object.key();
             if name == "bad" {
                 self.panics.fetch_max(attempt + 1, Ordering::SeqCst);
@@ -267,7 +267,7 @@ mod tests {
     async fn a_panic_ends_the_work_on_its_object_only_and_comes_back_less_and_less_often() {
         let (known, mut filler) = Known::<Machines>::new();
         let (queue, queued) = Queue::new();
-        let changed = |object: &Kept<Machines>| {
+        let changed = |object: &Cached<Machines>| {
             let ObjectKey { namespace, name } = object.key();
             queue.push(&namespace, &name);
         };
@@ -304,7 +304,7 @@ mod tests {
     impl Reconcile for Failing {
         type Kind = Machines;
 
-        async fn reconcile(&self, _: &Kept<Machines>, _: u32) -> Result<Option<Pause>, ReconcileError> {
+        async fn reconcile(&self, _: &Cached<Machines>, _: u32) -> Result<Option<Pause>, ReconcileError> {
             tracing::info!("a step");
             Err(ReconcileError::Panicked)
         }
@@ -320,7 +320,7 @@ mod tests {
     async fn what_is_logged_of_a_reconcile_names_its_object() {
         let (log, _guard) = crate::captured::Captured::begin();
         let object = json!({"metadata": {"name": "vm", "namespace": "ns", "uid": "u-1"}, "spec": {}});
-        let object: Arc<Kept<Machines>> = Arc::new(serde_json::from_value(object).unwrap());
+        let object: Arc<Cached<Machines>> = Arc::new(serde_json::from_value(object).unwrap());
         let runner = Arc::new(Runner { reconciler: Failing(Durations::default()), attempts: Attempts::default() });
         let error = one(object.clone(), runner.clone()).await.unwrap_err();
         failed(object, &error, runner);

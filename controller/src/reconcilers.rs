@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 use crate::reconciler::{self, Queue};
 use crate::stores::{
-    DataVolumes, Instances, Kept, Kind, Known, Machines, ObjectKey, Pods, UNSERVED, VolumeClaims, Waiting,
+    Cached, DataVolumes, Instances, Kind, Known, Machines, ObjectKey, Pods, UNSERVED, VolumeClaims, Waiting,
 };
 use crate::vmi::history::PodHistories;
 use crate::{upgrade, vm, vmi};
@@ -59,19 +59,19 @@ struct Queues {
 }
 
 impl Queues {
-    fn machine_changed(&self, object: &Kept<Machines>) {
+    fn machine_changed(&self, object: &Cached<Machines>) {
         let ObjectKey { namespace, name } = object.key();
         self.machines.push(&namespace, &name);
     }
 
     /// A machine looks at the instance that has its name, also if another client made it.
-    fn instance_changed(&self, object: &Kept<Instances>) {
+    fn instance_changed(&self, object: &Cached<Instances>) {
         let ObjectKey { namespace, name } = object.key();
         self.instances.push(&namespace, &name);
         self.machines.push(&namespace, &name);
     }
 
-    fn pod_changed(&self, object: &Kept<Pods>) {
+    fn pod_changed(&self, object: &Cached<Pods>) {
         let key = object.key();
         if let Some(owner) = of_kind(object.controller(), "VirtualMachineInstance") {
             self.instances.push(&key.namespace, &owner.name);
@@ -81,7 +81,7 @@ impl Queues {
     }
 
     /// A claim, or the DataVolume that fills it.
-    fn storage_changed<K: Kind>(&self, waiting: &Waiting<Waiter>, object: &Kept<K>) {
+    fn storage_changed<K: Kind>(&self, waiting: &Waiting<Waiter>, object: &Cached<K>) {
         for waiter in waiting.woken(&object.key()) {
             match waiter {
                 Waiter::Machine(key) => self.machines.push(&key.namespace, &key.name),
@@ -126,7 +126,7 @@ pub async fn run(context: Context) {
     parts.spawn(async move { pod_filler.follow(api, launchers, |each| to.pod_changed(each)).await });
     // Its list is not waited for: what the store does not have is asked for.
     let (to, api, for_claims) = (queues.clone(), Api::all(client.clone()), leader.clone());
-    let changed = move |each: &Kept<VolumeClaims>| to.storage_changed(&for_claims.waiting, each);
+    let changed = move |each: &Cached<VolumeClaims>| to.storage_changed(&for_claims.waiting, each);
     parts.spawn(claim_filler.follow(api, pages(), changed));
     parts.spawn(follow_data_volumes(leader.clone(), queues, served));
     let listed = {
@@ -171,7 +171,7 @@ async fn follow_data_volumes(leader: Arc<Leader>, queues: Queues, served: watch:
             std::future::pending::<()>().await;
         };
         let api = Api::all(leader.context.client.clone());
-        let changed = |each: &Kept<DataVolumes>| queues.storage_changed(&leader.waiting, each);
+        let changed = |each: &Cached<DataVolumes>| queues.storage_changed(&leader.waiting, each);
         tokio::select! {
             () = filler.follow_if_served(api, changed) => {}
             () = send => {}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use garboard_api::ClusterConfig;
 use garboard_api::cluster::{Emulation, seniority};
+use garboard_api::metadata::installation_annotation;
 use garboard_api::v1::{KubeVirt, KubeVirtCertificateRotateStrategy, non_empty};
 use garboard_protocol::text::printable;
 use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
@@ -59,6 +60,13 @@ impl Settings {
     #[must_use]
     pub fn certificates(&self) -> Option<&KubeVirtCertificateRotateStrategy> {
         self.object.as_ref()?.spec.certificate_rotate_strategy.as_ref()
+    }
+
+    /// The image of libguestfs tools, if the object's annotation names one.
+    #[must_use]
+    pub fn guestfs_image(&self) -> Option<&str> {
+        let annotations = self.object.as_ref()?.metadata.annotations.as_ref()?;
+        annotations.get(installation_annotation::GUESTFS_IMAGE).map(String::as_str)
     }
 
     /// When a node pulls the image of launcher pods.
@@ -168,6 +176,19 @@ mod tests {
         assert_eq!(policy(both), "Always");
         assert_eq!(policy(json!({"imagePullPolicy": "Never", "configuration": {"imagePullPolicy": ""}})), "Never");
         assert_eq!(policy(json!({})), "Never", "as the controller was started");
+    }
+
+    #[test]
+    fn the_image_of_libguestfs_tools_is_the_one_of_the_annotation() {
+        let mut object = object("a", "2026-01-01T00:00:00Z", false);
+        let image = |object: &KubeVirt| {
+            let settings = Settings::of([object], "garboard", &defaults(Emulation::Refused));
+            settings.guestfs_image().map(str::to_owned)
+        };
+        assert_eq!(image(&object), None);
+        let named = ("garboard.dev/guestfs-image".to_owned(), "registry.example/guestfs:1".to_owned());
+        object.metadata.annotations = Some([named].into());
+        assert_eq!(image(&object).as_deref(), Some("registry.example/guestfs:1"));
     }
 
     #[test]

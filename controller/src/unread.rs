@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::context::ReconcileError;
-use crate::stores::{Kept, Kind};
+use crate::stores::{Cached, Kind};
 
 /// Which object of its kind.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ pub async fn patch<K: Kind>(
     params: &PatchParams,
     patch: &Patch<Value>,
 ) -> kube::Result<()> {
-    let request = Request::new(Kept::<K>::url_path(&(), Some(object.namespace))).patch(object.name, params, patch);
+    let request = Request::new(Cached::<K>::url_path(&(), Some(object.namespace))).patch(object.name, params, patch);
     send(client, request, "patch").await
 }
 
@@ -70,7 +70,7 @@ pub async fn patch_status<K: Kind>(
     params: &PatchParams,
     patch: &Patch<Value>,
 ) -> kube::Result<()> {
-    let request = Request::new(Kept::<K>::url_path(&(), Some(object.namespace)));
+    let request = Request::new(Cached::<K>::url_path(&(), Some(object.namespace)));
     send(client, request.patch_subresource("status", object.name, params, patch), "patch_status").await
 }
 

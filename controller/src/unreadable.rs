@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::context::{Context, ReconcileError, while_trying};
 use crate::events::NewEvent;
-use crate::stores::{Kept, Kind, ObjectKey, Unreadable};
+use crate::stores::{Cached, Kind, ObjectKey, Unreadable};
 
 /// The reason of condition and event.
 const REASON: Reason = Reason::Unreadable;
@@ -56,7 +56,7 @@ impl FailureCondition for crate::stores::Installations {
 }
 
 /// Reports it, if the object does not have it yet.
-pub async fn report_failure<K: FailureCondition>(context: &Context, object: &Kept<K>, problem: &Unreadable) {
+pub async fn report_failure<K: FailureCondition>(context: &Context, object: &Cached<K>, problem: &Unreadable) {
     let note = format!("{problem}; correct the object, or delete it");
     if is_written(&object.raw(), &note) {
         return;
@@ -82,7 +82,7 @@ pub async fn report_failure<K: FailureCondition>(context: &Context, object: &Kep
 ///
 /// # Errors
 /// The API server refused.
-pub async fn take_back<K: FailureCondition>(context: &Context, object: &Kept<K>) -> Result<(), ReconcileError> {
+pub async fn take_back<K: FailureCondition>(context: &Context, object: &Cached<K>) -> Result<(), ReconcileError> {
     apply(context, object, Value::Null).await
 }
 
@@ -103,9 +103,13 @@ fn is_written(object: &Value, note: &str) -> bool {
     conditions.into_iter().flatten().any(|each| each["reason"] == REASON.name() && each["message"] == note)
 }
 
-async fn apply<K: FailureCondition>(context: &Context, object: &Kept<K>, status: Value) -> Result<(), ReconcileError> {
+async fn apply<K: FailureCondition>(
+    context: &Context,
+    object: &Cached<K>,
+    status: Value,
+) -> Result<(), ReconcileError> {
     let ObjectKey { namespace, name } = object.key();
-    let objects: Api<Kept<K>> = Api::namespaced(context.client.clone(), &namespace);
+    let objects: Api<Cached<K>> = Api::namespaced(context.client.clone(), &namespace);
     let mut applied = json!({"apiVersion": garboard_api::v1::API_VERSION, "kind": K::KIND,
         "metadata": {"uid": kube::ResourceExt::uid(object)}});
     if !status.is_null() {

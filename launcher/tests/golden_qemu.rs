@@ -17,6 +17,8 @@ mod qemu_of_images;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -94,6 +96,48 @@ fn firmware_numbers_the_bus_behind_port_n_as_n() {
             std::thread::park_timeout(Duration::from_millis(50));
         }
     }
+}
+
+#[test]
+fn each_slot_of_usb_redirection_greets_its_client_when_the_guest_runs() {
+    for qemu in qemus() {
+        let plan = Case::load("usb-redirection").plan().unwrap();
+        if let Some(why) = cannot_run(&plan, &qemu) {
+            eprintln!("skipped: usb-redirection with {qemu}: {why}");
+            continue;
+        }
+        let mut running = Running::start(&plan, &qemu).unwrap();
+        let directory = running.dir.path().to_owned();
+        let connect = |slot: u32| UnixStream::connect(directory.join(format!("usbredir{slot}.sock"))).unwrap();
+        let mut clients: Vec<UnixStream> = slots(&plan).map(connect).collect();
+        assert_eq!(clients.len(), 4);
+        running.qmp.call("cont", json!({})).unwrap();
+        clients.iter_mut().for_each(expect_hello);
+        // The next client of a slot waits until the one before has left.
+        let mut next = connect(2);
+        drop(clients.remove(2));
+        expect_hello(&mut next);
+    }
+}
+
+/// Numbers of the slots for USB redirection.
+fn slots(plan: &LaunchPlan) -> impl Iterator<Item = u32> {
+    plan.descriptors.iter().filter_map(|one| match one.purpose {
+        DescriptorPurpose::UsbRedirListener { slot } => Some(slot),
+        _ => None,
+    })
+}
+
+/// QEMU's first packet (`usbredirproto.h`): a header of three numbers, its version, and what it can.
+fn expect_hello(client: &mut UnixStream) {
+    let mut hello = [0; 80];
+    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    client.read_exact(&mut hello).unwrap();
+    let number = |at: usize| u32::from_le_bytes(hello[at..at + 4].try_into().unwrap());
+    assert_eq!([0, 4, 8].map(number), [0, 68, 0], "type, length, number");
+    assert!(hello[12..].starts_with(b"qemu usb-redir guest "), "{:?}", String::from_utf8_lossy(&hello[12..76]));
+    // Without these three (packet sizes, numbers of 64 bits, lengths of 32) no client is of use to an xHCI controller.
+    assert_eq!(number(76) & 0x70, 0x70);
 }
 
 /// ID and bus number behind every root port.
@@ -367,7 +411,14 @@ fn disk_device(plan: &LaunchPlan, disk: &DiskPlan, qmp: &mut Qmp) -> Result<(), 
 fn chardevs(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
     let mut planned: BTreeSet<_> = ["monitor", "monitor-init", "agent"].map(str::to_owned).into();
     planned.extend(plan.serials.iter().map(|serial| format!("serial{}", serial.index)));
-    expect("chardevs", names(&qmp.call("query-chardev", json!({}))?, "label"), planned)
+    planned.extend(slots(plan).map(|slot| format!("usbredir{slot}")));
+    expect("chardevs", names(&qmp.call("query-chardev", json!({}))?, "label"), planned)?;
+    for slot in slots(plan) {
+        let path = format!("/machine/peripheral/usbredir{slot}");
+        let chardev = qmp.call("qom-get", json!({ "path": path, "property": "chardev" }))?;
+        expect("chardev of a slot", chardev.as_str(), Some(format!("usbredir{slot}").as_str()))?;
+    }
+    Ok(())
 }
 
 /// Every device is where the map has it: the parent bus is the port, or the root complex with the right slot.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::names::LinkName;
-use crate::plan::PlanError;
+use crate::plan::NetPlanError;
 use crate::undo::UndoFailure;
 
 /// Plumbing failed.
@@ -15,7 +15,7 @@ use crate::undo::UndoFailure;
 pub enum NetError {
     /// The plan cannot be carried out in this namespace.
     #[error(transparent)]
-    Plan(#[from] PlanError),
+    Plan(#[from] NetPlanError),
     /// Something with a network namespace itself.
     #[error("could not {doing}")]
     Namespace {

@@ -34,6 +34,6 @@ pub use names::{EthernetAddress, LinkName, NameError, VmNetId};
 pub use netns::NetNs;
 pub use plan::guest::{GuestAddresses, GuestIpv4, GuestIpv6, GuestRoute};
 pub use plan::uplink::Obstacle;
-pub use plan::{Binding, DEFAULT_IPV4, DEFAULT_IPV6, Masquerade, NetPlan, PlanError, Port, Protocol};
+pub use plan::{Binding, DEFAULT_IPV4, DEFAULT_IPV6, Masquerade, NetPlan, NetPlanError, Port, Protocol};
 pub use plumb::{Plumbed, PlumbedInterface, Sockets};
 pub use uplink::{HostUplink, Removed, UplinkRequest};

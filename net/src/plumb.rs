@@ -15,7 +15,7 @@ use crate::names::LinkName;
 use crate::observed::{Link, Observed, Origin};
 use crate::plan::desired::{Desired, Uplink, desired};
 use crate::plan::guest::GuestAddresses;
-use crate::plan::{self, Binding, NetPlan, PlanError};
+use crate::plan::{self, Binding, NetPlan, NetPlanError};
 use crate::seam::{Devices, LinkChange, Links, Namespace, Service, Sysctl};
 use crate::undo::{UndoStack, UndoStep};
 
@@ -89,12 +89,12 @@ async fn decide<'p, N: Namespace>(
 }
 
 /// A bridge is one interface's: a tap of another name on it belongs to a caller that asks again for its own.
-fn refuse_second_tap(plan: &NetPlan, desired: &Desired, seen: &Observed) -> Result<(), PlanError> {
+fn refuse_second_tap(plan: &NetPlan, desired: &Desired, seen: &Observed) -> Result<(), NetPlanError> {
     let is_other = |link: &&Link| {
         let is_port = link.controller.as_deref() == Some(desired.bridge.as_str());
         is_port && link.kind.as_deref() == Some("tun") && link.name != desired.tap.as_str()
     };
-    let taken = |link: &Link| PlanError::BridgeTaken {
+    let taken = |link: &Link| NetPlanError::BridgeTaken {
         interface: plan.interface.clone(),
         bridge: desired.bridge.clone(),
         tap: link.name.clone(),

@@ -1,7 +1,7 @@
 //! What a person's command asks of a running supervisor, one request per connection.
 //!
 //! The client sends one [`ControlRequest`] line and gets one [`ControlReply`] line. After
-//! [`ControlReply::Streaming`] the connection carries raw bytes (console, VNC, QMP); after `Watch` it
+//! [`ControlReply::Streaming`] the connection carries raw bytes (console, VNC, usbredir, QMP); after `Watch` it
 //! carries one [`Status`] line per change until the run is over.
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::exit::{ExitCause, ExitReport};
 use crate::guest::{GuestReport, GuestSubject};
 use crate::number::Number;
+use crate::position::{Begun, Resume};
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,10 @@ pub enum ControlRequest {
         /// Whether it is the session of the console.
         #[serde(default, skip_serializing_if = "Session::is_none")]
         session: Session,
+        /// With what it begins, for a client that may come again; the reply is `Resumed` then. A supervisor of a version before
+        /// does not read it, and answers as without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resume: Option<Resume>,
     },
     /// Use RFB (VNC) on this connection.
     Vnc {
@@ -57,6 +62,9 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Session::is_none")]
         session: Session,
     },
+    /// Use usbredir's protocol on this connection, with the first slot that is free; the reply is `Streaming`, and then each side
+    /// begins with its `hello`, QEMU when the guest runs. Refused while all slots are in use.
+    UsbRedir,
     /// Draw the screen; the reply is `Streaming`, then a PNG, then the end of the connection.
     Screenshot {
         /// Whether the pointer is moved before, so that a guest switches on a screen that it switched off.
@@ -114,6 +122,7 @@ names! {
     Self::Guest { .. } => "guest",
     Self::Console { .. } => "console",
     Self::Vnc { .. } => "vnc",
+    Self::UsbRedir => "usbRedir",
     Self::Screenshot { .. } => "screenshot",
     Self::Qmp { .. } => "qmp",
     Self::Probe { .. } => "probe",
@@ -160,32 +169,6 @@ pub struct Asked {
     /// has no [`Status::run`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<Number>,
-}
-
-impl ControlRequest {
-    /// Whether it changes the machine, and is answered by what became of it: what may have a [`Number`].
-    #[must_use]
-    pub const fn is_change(&self) -> bool {
-        match self {
-            Self::Stop { .. }
-            | Self::Pause
-            | Self::Unpause
-            | Self::Reset
-            | Self::SoftReboot
-            | Self::Freeze { .. }
-            | Self::Unfreeze => true,
-            Self::Status
-            | Self::Watch
-            | Self::Guest { .. }
-            | Self::Console { .. }
-            | Self::Vnc { .. }
-            | Self::Screenshot { .. }
-            | Self::Qmp { .. }
-            | Self::Probe { .. }
-            // Asked inside the pod, where no connection is lost between one try and the next.
-            | Self::BackupHook { .. } => false,
-        }
-    }
 }
 
 /// How a run is ended.
@@ -263,6 +246,8 @@ pub enum ControlReply {
     Streaming,
     /// A session begins: bytes follow in parts ([`crate::session`]).
     Session,
+    /// The same of a console, or a viewer of one, that was asked for with `resume`: what it begins with.
+    Resumed(Begun),
     /// The guest is well.
     Healthy,
     /// What the guest agent reports.
@@ -276,7 +261,7 @@ pub enum ControlReply {
 
 /// KubeVirt's phases of a VMI that a supervisor can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Phase {
+pub enum ReportedPhase {
     /// QEMU runs the guest, or holds it paused.
     Running,
     /// The run ended well.
@@ -311,7 +296,7 @@ pub struct Status {
     /// UID of the VMI.
     pub uid: String,
     /// The phase.
-    pub phase: Phase,
+    pub phase: ReportedPhase,
     /// When the phase began, milliseconds since 1970.
     pub phase_since_ms: i64,
     /// Set while vCPUs are stopped.
@@ -492,6 +477,7 @@ pub struct Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::ChangeRequest;
     use crate::testing::AUDIT_ID;
     use crate::wire;
 
@@ -523,7 +509,8 @@ mod tests {
         assert_eq!(line, r#"{"ask":"reset","number":{"id":"n-1","run":"r-1"}}"#);
         assert_eq!(wire::decode::<Asked>(line.as_bytes()).unwrap(), asked);
         assert_eq!(wire::decode::<ControlRequest>(line.as_bytes()).unwrap(), ControlRequest::Reset);
-        assert!(asked.request.is_change() && !ControlRequest::Status.is_change());
+        assert_eq!(asked.request.change(), Some(ChangeRequest::Reset));
+        assert_eq!(ControlRequest::Status.change(), None);
     }
 
     #[test]
@@ -531,7 +518,7 @@ mod tests {
         let plain = [
             (ControlRequest::Vnc { session: Session::None }, r#"{"ask":"vnc"}"#),
             (
-                ControlRequest::Console { access: ConsoleAccess::TakeOver, session: Session::None },
+                ControlRequest::Console { access: ConsoleAccess::TakeOver, session: Session::None, resume: None },
                 r#"{"ask":"console","access":"takeOver"}"#,
             ),
         ];
@@ -548,6 +535,29 @@ mod tests {
             Vnc,
         }
         assert!(matches!(wire::decode::<Before>(session.as_bytes()), Ok(Before::Vnc)));
+    }
+
+    #[test]
+    fn a_console_that_goes_on_names_its_place_and_an_older_supervisor_does_not_read_it() {
+        let resume = Some(Resume::After("5e1f.7".parse().unwrap()));
+        let console = ControlRequest::Console { access: ConsoleAccess::Write, session: Session::Only, resume };
+        let line = serde_json::to_string(&console).unwrap();
+        let expected = r#"{"ask":"console","access":"write","session":"only","resume":"5e1f.7"}"#;
+        assert_eq!(line, expected);
+        assert_eq!(wire::decode::<ControlRequest>(line.as_bytes()).unwrap(), console);
+        /// As a supervisor of a version before this reads it.
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase", tag = "ask")]
+        enum Before {
+            Console { access: ConsoleAccess, session: Session },
+        }
+        let Ok(Before::Console { access, session }) = wire::decode::<Before>(line.as_bytes()) else { panic!("{line}") };
+        assert_eq!((access, session), (ConsoleAccess::Write, Session::Only));
+        let begun = Begun { position: "5e1f.7".parse().unwrap(), resumed: true, missed: 0 };
+        let reply = ControlReply::Resumed(begun);
+        let line = serde_json::to_string(&reply).unwrap();
+        assert_eq!(line, r#"{"answer":"resumed","position":"5e1f.7","resumed":true,"missed":0}"#);
+        assert_eq!(wire::decode::<ControlReply>(line.as_bytes()).unwrap(), reply);
     }
 
     /// Kinds that the taken-over QEMU does not ask of the socket for probes, and why.

@@ -33,9 +33,9 @@ pub struct Journal {
     /// Resets and reboots so far.
     pub resets: u32,
     /// A soft reboot that is under way.
-    pub soft_reboot: Option<SoftReboot>,
+    pub soft_reboot: Option<JournaledSoftReboot>,
     /// The guest's file systems were to be frozen, and were not thawed since.
-    pub freeze: Option<Freeze>,
+    pub freeze: Option<JournaledFreeze>,
     /// Which run of the machine this is: what numbers of requests name. Empty in one of a version before.
     pub run: String,
     /// Requests that have a number, oldest first, at most [`crate::number::REMEMBERED`].
@@ -83,7 +83,7 @@ pub enum RequestOutcome {
 /// A soft reboot that is under way: what QEMU reports of a guest that shut down means something else then.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct SoftReboot {
+pub struct JournaledSoftReboot {
     /// How far it is.
     pub step: SoftRebootStep,
     /// When it is given up.
@@ -93,7 +93,7 @@ pub struct SoftReboot {
 /// File systems of a guest that are frozen on request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Freeze {
+pub struct JournaledFreeze {
     /// When they are thawed unasked; never, if it is not set.
     pub thaw_at: Option<Deadline>,
 }

@@ -18,6 +18,7 @@
 pub mod agent;
 pub mod backup_hook;
 pub mod causes;
+pub mod change;
 pub mod control;
 pub mod exit;
 pub mod guest;
@@ -28,6 +29,7 @@ pub mod namespaces;
 pub mod number;
 pub mod paths;
 pub mod pod;
+pub mod position;
 pub mod probe;
 pub mod session;
 #[cfg(any(test, feature = "testing"))]

@@ -78,6 +78,8 @@ pub const CONTROL_SOCKET: &str = "control.sock";
 pub const QMP_USER_SOCKET: &str = "qmp.sock";
 /// Supervisor listens: VNC clients are handed to QEMU.
 pub const VNC_SOCKET: &str = "vnc.sock";
+/// Supervisor listens, on a bare host, where a machine has slots for USB redirection: each client gets the first free one.
+pub const USB_REDIRECTION_SOCKET: &str = "usbredir.sock";
 /// Supervisor listens, probes in the container of PID 1 connect: [`crate::control`], questions for the guest alone.
 pub const PROBE_SOCKET: &str = "probe.sock";
 /// QEMU listens (on a descriptor the supervisor made): the supervisor's own monitor.
@@ -119,6 +121,12 @@ pub const LIVE: &str = "live.json";
 #[must_use]
 pub fn serial_socket(index: u32) -> String {
     format!("serial{index}.sock")
+}
+
+/// The socket of slot `slot` of USB redirection; QEMU listens, the supervisor connects.
+#[must_use]
+pub fn usb_redirection_slot_socket(slot: u32) -> String {
+    format!("usbredir{slot}.sock")
 }
 
 /// The file QEMU appends everything to that serial port `index` prints.

@@ -8,6 +8,10 @@ use crate::text::DecoderError;
 /// The longest line either side accepts, in bytes. An argv of 256 disks is about 200 KiB.
 pub const MAX_LINE_BYTES: usize = 2 * 1024 * 1024;
 
+/// The longest answer of a supervisor that a controller reads, and that a supervisor makes of what its guest says, bytes. A controller
+/// reads many at once, and a launcher that was taken over sends what it likes. A status has less than half of it.
+pub const LONGEST_ANSWER_BYTES: usize = 512 * 1024;
+
 /// The most descriptors one `sendmsg` carries (`SCM_MAX_FD` in the kernel's `include/net/scm.h`); a
 /// longer list continues in the messages that follow.
 pub const MAX_DESCRIPTORS_PER_MESSAGE: usize = 253;

@@ -1,16 +1,19 @@
 //! What is asked of a running instance, and when it is refused: KubeVirt's checks (`pkg/virt-api/rest/lifecycle.go`, `console.go`,
-//! `vnc.go`, `subresource.go`). Pure.
+//! `vnc.go`, `usbredir.go`, `subresource.go`). Pure.
 
 use garboard_api::conditions::VmiConditionType;
-use garboard_api::{Phase, VirtualMachineInstance};
+use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 
 use crate::refusal::Refusal;
 use crate::routes::{Question, Stream};
 
-/// The wording of `pause` and `freeze`, which speak of a VM.
+/// The wording of `pause`, `freeze` and `softreboot`, which speak of a VM.
 pub(crate) const VM_NOT_RUNNING: &str = "VM is not running";
 pub(crate) const VMI_NOT_RUNNING: &str = "VMI is not running";
 const NO_AGENT: &str = "VMI does not have guest agent connected";
+/// The wording is KubeVirt's, and its tests look for it.
+const NO_WAY_TO_REBOOT: &str = "VMI neither have the agent connected nor the ACPI feature enabled";
+const SNAPSHOT_IN_PROGRESS: &str = "VM snapshot is in progress";
 
 pub(crate) fn is_running(vmi: &VirtualMachineInstance) -> bool {
     Phase::of(vmi) == Phase::Running
@@ -44,8 +47,25 @@ pub fn may_ask(question: Question, vmi: &VirtualMachineInstance) -> Result<(), R
         Question::Unpause => unpause(vmi),
         Question::Reset => reset(vmi),
         Question::SoftReboot => soft_reboot(vmi),
-        Question::Freeze | Question::Unfreeze => freeze(vmi),
+        Question::Freeze => thaw_or_freeze(vmi, VM_NOT_RUNNING),
+        Question::Unfreeze => thaw_or_freeze(vmi, VMI_NOT_RUNNING),
     }
+}
+
+/// Whether what is done to the VirtualMachine of an instance leaves room for a question. While a snapshot is made of it, its guest
+/// stays paused.
+///
+/// # Errors
+/// It does not.
+pub fn machine_permits(question: Question, vm: Option<&VirtualMachine>) -> Result<(), Refusal> {
+    let is_snapshot = || {
+        let status = vm.and_then(|vm| vm.status.as_ref());
+        status.is_some_and(|status| status.snapshot_in_progress.is_some())
+    };
+    if question == Question::Unpause && is_snapshot() {
+        return Err(Refusal::MachineConflict(SNAPSHOT_IN_PROGRESS.to_owned()));
+    }
+    Ok(())
 }
 
 /// Whether the guest agent may be asked.
@@ -68,6 +88,7 @@ pub fn may_open(stream: Stream, vmi: &VirtualMachineInstance) -> Result<(), Refu
     match stream {
         Stream::Console => console(vmi),
         Stream::Vnc => vnc(vmi),
+        Stream::UsbRedir => usb_redir(vmi),
     }
 }
 
@@ -104,7 +125,7 @@ fn reset(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
 /// An agent can reboot the guest, and so can a power button, after which it is reset.
 fn soft_reboot(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
     if !is_running(vmi) {
-        return Err(conflict(VMI_NOT_RUNNING));
+        return Err(conflict(VM_NOT_RUNNING));
     }
     if is_paused(vmi) {
         return Err(conflict("VMI is paused"));
@@ -114,12 +135,12 @@ fn soft_reboot(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
     if has_acpi || has(vmi, VmiConditionType::AgentConnected) {
         return Ok(());
     }
-    Err(conflict("VMI has neither a connected guest agent nor ACPI"))
+    Err(conflict(NO_WAY_TO_REBOOT))
 }
 
 /// Whether it has an agent that can do it, its supervisor knows best.
-fn freeze(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
-    if is_running(vmi) { Ok(()) } else { Err(conflict(VM_NOT_RUNNING)) }
+fn thaw_or_freeze(vmi: &VirtualMachineInstance, not_running: &str) -> Result<(), Refusal> {
+    if is_running(vmi) { Ok(()) } else { Err(conflict(not_running)) }
 }
 
 fn console(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
@@ -135,6 +156,13 @@ fn console(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
 fn vnc(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
     if vmi.spec.domain.devices.autoattach_graphics_device == Some(false) {
         return Err(bad("No graphics devices are present."));
+    }
+    if is_running(vmi) { Ok(()) } else { Err(bad(VMI_NOT_RUNNING)) }
+}
+
+fn usb_redir(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    if vmi.spec.domain.devices.client_passthrough.is_none() {
+        return Err(conflict("Not configured with USB Redirection"));
     }
     if is_running(vmi) { Ok(()) } else { Err(bad(VMI_NOT_RUNNING)) }
 }
@@ -178,7 +206,7 @@ mod tests {
             (Question::Freeze, vmi("Running", false, Value::Null), 0, ""),
             (Question::Freeze, vmi("Failed", false, Value::Null), 409, "VM is not running"),
             (Question::Unfreeze, vmi("Running", false, Value::Null), 0, ""),
-            (Question::Unfreeze, vmi("Scheduled", false, Value::Null), 409, "VM is not running"),
+            (Question::Unfreeze, vmi("Scheduled", false, Value::Null), 409, "VMI is not running"),
             (Question::Reset, vmi("Running", true, Value::Null), 0, ""),
             (Question::Reset, vmi("Scheduled", false, Value::Null), 500, "phase Scheduled"),
         ];
@@ -203,14 +231,32 @@ mod tests {
         let table = [
             (with(&[], Value::Null), 0, ""),
             (with(&[], json!({"acpi": {}})), 0, ""),
-            (with(&[], no_acpi()), 409, "neither"),
+            (with(&[], no_acpi()), 409, "VMI neither have the agent connected nor the ACPI feature enabled"),
             (with(&["AgentConnected"], no_acpi()), 0, ""),
             (with(&["AgentConnected", "Paused"], Value::Null), 409, "VMI is paused"),
-            (vmi("Scheduled", false, Value::Null), 409, "VMI is not running"),
+            (vmi("Scheduled", false, Value::Null), 409, "VM is not running"),
         ];
         for (vmi, code, text) in table {
             let found = outcome(may_ask(Question::SoftReboot, &vmi));
             assert!(found.0 == code && found.1.contains(text), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_guest_stays_paused_while_a_snapshot_is_made() {
+        let vm = |status: Value| -> VirtualMachine {
+            serde_json::from_value(json!({"metadata": {"name": "vm"}, "spec": {}, "status": status})).unwrap()
+        };
+        let (busy, idle) = (vm(json!({"snapshotInProgress": "daily"})), vm(json!({})));
+        let table = [
+            (Question::Unpause, Some(&busy), 409, "VM snapshot is in progress"),
+            (Question::Unpause, Some(&idle), 0, ""),
+            (Question::Unpause, None, 0, ""),
+            (Question::Pause, Some(&busy), 0, ""),
+        ];
+        for (question, vm, code, text) in table {
+            let found = outcome(machine_permits(question, vm));
+            assert!(found.0 == code && found.1.contains(text), "{question:?}: {found:?}");
         }
     }
 
@@ -233,6 +279,7 @@ mod tests {
             let devices = json!({"autoattachSerialConsole": false, "autoattachGraphicsDevice": false});
             vmi("Running", false, json!({"domain": {"devices": devices}}))
         };
+        let usb = |phase: &str| vmi(phase, false, json!({"domain": {"devices": {"clientPassthrough": {}}}}));
         let table = [
             (Stream::Console, vmi("Running", false, Value::Null), 0, ""),
             (Stream::Console, bare(), 400, "No serial consoles are present."),
@@ -241,6 +288,10 @@ mod tests {
             (Stream::Vnc, vmi("Running", true, Value::Null), 0, ""),
             (Stream::Vnc, bare(), 400, "No graphics devices are present."),
             (Stream::Vnc, vmi("Failed", false, Value::Null), 400, "VMI is not running"),
+            (Stream::UsbRedir, usb("Running"), 0, ""),
+            (Stream::UsbRedir, usb("Scheduled"), 400, "VMI is not running"),
+            (Stream::UsbRedir, vmi("Running", false, Value::Null), 409, "Not configured with USB Redirection"),
+            (Stream::UsbRedir, vmi("Scheduled", false, Value::Null), 409, "Not configured with USB Redirection"),
         ];
         for (stream, vmi, code, text) in table {
             let found = outcome(may_open(stream, &vmi));

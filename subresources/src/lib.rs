@@ -16,7 +16,9 @@ pub mod caller;
 pub mod discovery;
 pub mod duration;
 pub mod evacuation;
+pub mod expand;
 pub mod forward;
+pub mod guestfs;
 pub mod instance;
 pub mod not_here;
 pub mod open_api;
@@ -25,6 +27,7 @@ pub mod power;
 pub mod refusal;
 pub mod route;
 pub mod routes;
+pub mod version;
 
 /// The name of the group.
 pub const GROUP: &str = "subresources.kubevirt.io";

@@ -3,7 +3,7 @@
 
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
 
-use crate::instance::{VM_NOT_RUNNING, VMI_NOT_RUNNING, bad, conflict, is_running};
+use crate::instance::{VM_NOT_RUNNING, bad, conflict, is_running};
 use crate::refusal::Refusal;
 
 /// What is not there.
@@ -15,14 +15,16 @@ pub enum NotHere {
     AddVolume,
     /// `removevolume`.
     RemoveVolume,
+    /// `addinterface`, of earlier releases of KubeVirt.
+    AddInterface,
+    /// `removeinterface`, of the same.
+    RemoveInterface,
     /// `memorydump`.
     MemoryDump,
     /// `removememorydump`.
     RemoveMemoryDump,
     /// `objectgraph`.
     ObjectGraph,
-    /// `usbredir`.
-    UsbRedirection,
     /// `vsock`.
     Vsock,
     /// `backup`.
@@ -42,7 +44,7 @@ pub enum Needs {
     Machine,
     /// The instance.
     Instance,
-    /// The VirtualMachine, whose instance is looked at where there is one.
+    /// The VirtualMachine and its instance.
     MachineAndItsInstance,
 }
 
@@ -55,8 +57,11 @@ pub struct Found<'a> {
     pub vmi: Option<&'a VirtualMachineInstance>,
 }
 
-const AT_THE_NEXT_START: &str = "Nothing is plugged in or out while a guest runs: change volumes and disks of spec.template, and restart the machine";
-const NO_SPACE: &str = "A machine has no space for a copy of its guest's memory: have the guest write its own (kdump)";
+const AT_THE_NEXT_START: &str = "In this version no gate brings it, and nothing is plugged in or out while a guest runs: change volumes and disks of spec.template, and restart the machine";
+/// KubeVirt's message for what needs one of two feature gates.
+const NO_HOTPLUG: &str = "Enable DeclarativeHotplugVolumes or HotplugVolumes feature gate to use this API.";
+const NO_INTERFACES: &str = "is not a route of this version: no interface is plugged in or out while a guest runs. Change interfaces and networks of spec.template, and restart the machine";
+const NO_SPACE: &str = "In this version no gate brings it, and a machine has no space for a copy of its guest's memory: have the guest write its own (kdump)";
 const BY_STORAGE: &str = "back its claims up with their storage (VolumeSnapshot)";
 
 impl NotHere {
@@ -66,10 +71,15 @@ impl NotHere {
         match self {
             Self::Migration => Needs::MachineAndItsInstance,
             Self::RemoveMemoryDump => Needs::Machine,
-            Self::UsbRedirection | Self::Backup | Self::Checkpoint => Needs::Instance,
-            Self::AddVolume | Self::RemoveVolume | Self::MemoryDump | Self::ObjectGraph | Self::Vsock | Self::Sev => {
-                Needs::Nothing
-            }
+            Self::Backup | Self::Checkpoint => Needs::Instance,
+            Self::AddVolume
+            | Self::RemoveVolume
+            | Self::AddInterface
+            | Self::RemoveInterface
+            | Self::MemoryDump
+            | Self::ObjectGraph
+            | Self::Vsock
+            | Self::Sev => Needs::Nothing,
         }
     }
 
@@ -78,19 +88,14 @@ impl NotHere {
     pub fn refusal(self, found: Found<'_>) -> Refusal {
         let runs = found.vmi.is_some_and(is_running);
         match self {
-            Self::Migration if !runs => conflict(VMI_NOT_RUNNING),
+            Self::Migration if !runs => conflict(VM_NOT_RUNNING),
             Self::Migration => bad("migrate is not supported in this version: a guest is not moved to another node. \
                  Stop the machine and start it again, or drain its node with kubectl drain: \
                  with spec.evictionStrategy None its guest is shut down, and starts on another node by its run strategy"),
-            Self::AddVolume => bad(&format!(
-                "Unable to Add Volume because HotplugVolumes feature gate is not enabled. {AT_THE_NEXT_START}"
-            )),
-            Self::RemoveVolume => bad(&format!(
-                "Unable to Remove Volume because HotplugVolumes feature gate is not enabled. {AT_THE_NEXT_START}"
-            )),
-            Self::MemoryDump => {
-                bad(&format!("Unable to memory dump because HotplugVolumes feature gate is not enabled. {NO_SPACE}"))
-            }
+            Self::AddVolume | Self::RemoveVolume => bad(&format!("{NO_HOTPLUG} {AT_THE_NEXT_START}")),
+            Self::AddInterface => Refusal::NoLonger(format!("addinterface {NO_INTERFACES}")),
+            Self::RemoveInterface => Refusal::NoLonger(format!("removeinterface {NO_INTERFACES}")),
+            Self::MemoryDump => bad(&format!("{NO_HOTPLUG} {NO_SPACE}")),
             Self::RemoveMemoryDump => {
                 let name = found.vm.and_then(|vm| vm.metadata.name.as_deref()).unwrap_or_default();
                 conflict(&format!(
@@ -99,10 +104,6 @@ impl NotHere {
             }
             Self::ObjectGraph => bad("ObjectGraph feature gate not enabled: Unable to return object graph. \
                  What a machine uses is named in its spec: kubectl get -o yaml shows it"),
-            Self::UsbRedirection => conflict(
-                "Not configured with USB Redirection: clientPassthrough is not supported in this version. \
-                 Attach the device over the network from within the guest (usbip)",
-            ),
             Self::Vsock => {
                 bad("'VSOCK' feature gate is not enabled: autoattachVSOCK is not supported in this version. \
                  Use the network (portforward), or the guest agent")
@@ -140,7 +141,7 @@ mod tests {
 
     /// The route, the phase of the instance, what has to exist, the code, KubeVirt's message, and what to do instead.
     const TABLE: &[(NotHere, &str, Needs, u16, &str, &str)] = &[
-        (NotHere::Migration, "Scheduled", Needs::MachineAndItsInstance, 409, "VMI is not running", ""),
+        (NotHere::Migration, "Scheduled", Needs::MachineAndItsInstance, 409, "VM is not running", ""),
         (
             NotHere::Migration,
             "Running",
@@ -149,30 +150,11 @@ mod tests {
             "not supported in this version",
             "kubectl drain",
         ),
-        (
-            NotHere::AddVolume,
-            "Running",
-            Needs::Nothing,
-            400,
-            "Unable to Add Volume because HotplugVolumes feature gate is not enabled.",
-            "spec.template",
-        ),
-        (
-            NotHere::RemoveVolume,
-            "Running",
-            Needs::Nothing,
-            400,
-            "Unable to Remove Volume because HotplugVolumes feature gate is not enabled.",
-            "spec.template",
-        ),
-        (
-            NotHere::MemoryDump,
-            "Running",
-            Needs::Nothing,
-            400,
-            "Unable to memory dump because HotplugVolumes feature gate is not enabled.",
-            "kdump",
-        ),
+        (NotHere::AddVolume, "Running", Needs::Nothing, 400, NO_HOTPLUG, "spec.template"),
+        (NotHere::RemoveVolume, "Running", Needs::Nothing, 400, NO_HOTPLUG, "spec.template"),
+        (NotHere::AddInterface, "Running", Needs::Nothing, 404, "addinterface is not a route", "spec.template"),
+        (NotHere::RemoveInterface, "Running", Needs::Nothing, 404, "removeinterface is not a route", "spec.template"),
+        (NotHere::MemoryDump, "Running", Needs::Nothing, 400, NO_HOTPLUG, "kdump"),
         (
             NotHere::RemoveMemoryDump,
             "Running",
@@ -189,7 +171,6 @@ mod tests {
             "ObjectGraph feature gate not enabled: Unable to return object graph.",
             "kubectl get",
         ),
-        (NotHere::UsbRedirection, "Running", Needs::Instance, 409, "Not configured with USB Redirection", "usbip"),
         (NotHere::Vsock, "Running", Needs::Nothing, 400, "'VSOCK' feature gate is not enabled", "portforward"),
         (NotHere::Backup, "Scheduled", Needs::Instance, 409, "VM is not running", ""),
         (NotHere::Backup, "Running", Needs::Instance, 409, "ChangedBlockTracking is not enabled", "VolumeSnapshot"),

@@ -2,19 +2,28 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::body::{document, unread};
 use crate::duration;
 use crate::refusal::Refusal;
+use crate::routes::Action;
 
 /// The longest body that is read, in bytes. The largest is a VirtualMachine, which etcd bounds to 1.5 MiB.
 pub const LONGEST_BODY: usize = 2 << 20;
+/// The same where it has no object, but options.
+pub const LONGEST_OPTIONS: usize = 64 << 10;
+
+/// The longest body of a request, in bytes.
+#[must_use]
+pub const fn longest_body(action: Action) -> usize {
+    if matches!(action, Action::ExpandVmSpec) { LONGEST_BODY } else { LONGEST_OPTIONS }
+}
 
 /// `StartOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StartOptions {
     /// The guest's vCPUs stay stopped until `unpause`.
@@ -24,7 +33,7 @@ pub struct StartOptions {
 }
 
 /// `StopOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StopOptions {
     /// Seconds that the guest has to power itself down; its specification's, if it is not set.
@@ -34,7 +43,7 @@ pub struct StopOptions {
 }
 
 /// `PauseOptions` and `UnpauseOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PauseOptions {
     /// `All`: nothing is done.
@@ -42,7 +51,7 @@ pub struct PauseOptions {
 }
 
 /// `EvacuateCancelOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EvacuateCancelOptions {
     /// The node that the instance was to leave when the caller looked; none: whichever it is.
@@ -55,7 +64,7 @@ pub struct EvacuateCancelOptions {
 const UNFREEZE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// `FreezeUnfreezeTimeout`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FreezeOptions {
     /// After how long they are thawed unasked, as `metav1.Duration`: a text of Go's form.
@@ -80,7 +89,7 @@ impl FreezeOptions {
 }
 
 /// `RestartOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RestartOptions {
     /// Zero ends the guest at once; without it the guest has the time of its specification. Others are refused.
@@ -107,12 +116,30 @@ pub fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Refusal> {
 /// # Errors
 /// Another value.
 pub fn preserves_session(query: Option<&str>) -> Result<bool, Refusal> {
-    let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    let values: Vec<&str> = pairs.filter(|(name, _)| *name == "preserveSession").map(|(_, value)| value).collect();
-    match values.first().copied().unwrap_or_default() {
+    truth(query, "preserveSession")
+}
+
+/// Whether a client of a console only looks on (`?view=`), beside the session and as one of several: a parameter of ours.
+///
+/// # Errors
+/// Another value.
+pub fn looks_on(query: Option<&str>) -> Result<bool, Refusal> {
+    truth(query, "view")
+}
+
+/// The first value of a parameter of a query, as it is written.
+#[must_use]
+pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
+    let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(each, _)| *each == name).map(|(_, value)| value)
+}
+
+/// Whether a parameter is true; false without it.
+fn truth(query: Option<&str>, name: &str) -> Result<bool, Refusal> {
+    match parameter(query, name).unwrap_or_default() {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        other => Err(Refusal::BadRequest(format!("preserveSession={other}: write true or false"))),
+        other => Err(Refusal::BadRequest(format!("{name}={other}: write true or false"))),
     }
 }
 
@@ -158,6 +185,15 @@ mod tests {
         ] {
             assert_eq!(preserves_session(query).ok(), expected, "{query:?}");
         }
+    }
+
+    #[test]
+    fn parameters_are_read_by_their_names() {
+        let query = Some("view=true&position=5e1f.7&position=new");
+        assert_eq!((looks_on(query), preserves_session(query)), (Ok(true), Ok(false)));
+        assert_eq!((parameter(query, "position"), parameter(query, "vie")), (Some("5e1f.7"), None));
+        assert_eq!(looks_on(None), Ok(false));
+        assert_eq!(looks_on(Some("view=please")).unwrap_err().code(), 400);
     }
 
     #[test]

@@ -79,6 +79,38 @@ pub struct Call<'a> {
     pub parameters: Vec<&'a str>,
 }
 
+/// What is asked of KubeVirt's profiler of its own components.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profiler {
+    /// To start.
+    Start,
+    /// To stop.
+    Stop,
+    /// To answer what it has recorded.
+    Dump,
+}
+
+impl Profiler {
+    fn parse(segment: &str) -> Option<Self> {
+        match segment {
+            "start-cluster-profiler" => Some(Self::Start),
+            "stop-cluster-profiler" => Some(Self::Stop),
+            "dump-cluster-profiler" => Some(Self::Dump),
+            _ => None,
+        }
+    }
+
+    /// KubeVirt's answer where the profiler is switched off, a text with the status 403.
+    #[must_use]
+    pub const fn switched_off(self) -> &'static str {
+        match self {
+            Self::Start => "Unable to start profiler. \"ClusterProfiler\" feature gate must be enabled",
+            Self::Stop => "Unable to stop profiler. \"ClusterProfiler\" feature gate must be enabled",
+            Self::Dump => "Unable to dump profiler results. \"ClusterProfiler\" feature gate must be enabled",
+        }
+    }
+}
+
 /// What a path leads to. Everything but a call is answered without a question for rights, as KubeVirt does: it reveals
 /// nothing of any object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +127,8 @@ pub enum Endpoint<'a> {
     Version,
     /// `…/VERSION/guestfs`: the image of libguestfs tools.
     Guestfs,
+    /// `…/VERSION/start-cluster-profiler` and its like.
+    Profiler(Profiler),
     /// `…/VERSION/healthz` and `/healthz`.
     Health,
     /// `/openapi/v2`.
@@ -137,6 +171,7 @@ pub fn endpoint<'a>(method: &str, path: &'a str) -> Result<Endpoint<'a>, NoEndpo
             ["guestfs"] => Endpoint::Guestfs,
             ["healthz"] => Endpoint::Health,
             ["namespaces", namespace, rest @ ..] => return call(method, version, namespace, rest),
+            [segment] => Endpoint::Profiler(Profiler::parse(segment).ok_or(NoEndpoint::NotFound)?),
             _ => return Err(NoEndpoint::NotFound),
         },
         _ => return Err(NoEndpoint::NotFound),
@@ -205,6 +240,9 @@ mod tests {
             (&format!("{base}/v1/version"), "Version"),
             (&format!("{base}/v1/healthz"), "Health"),
             (&format!("{base}/v1/guestfs"), "Guestfs"),
+            (&format!("{base}/v1/start-cluster-profiler"), "Profiler(Start)"),
+            (&format!("{base}/v1/stop-cluster-profiler"), "Profiler(Stop)"),
+            (&format!("{base}/v1alpha3/dump-cluster-profiler"), "Profiler(Dump)"),
             ("/openapi/v2", "OpenApi2"),
             ("/openapi/v3", "OpenApi3"),
             ("/openapi/v3/apis/subresources.kubevirt.io/v1alpha3", r#"OpenApi3Of("v1alpha3")"#),
@@ -234,6 +272,7 @@ mod tests {
             "/api",
             "/apis/kubevirt.io/v1",
             "/apis/subresources.kubevirt.io/v2",
+            "/apis/subresources.kubevirt.io/v1/cluster-profiler",
             "/openapi/v3/apis/subresources.kubevirt.io/v2",
             "/openapi/v3/apis/kubevirt.io/v1",
             "/apis/subresources.kubevirt.io/v1alpha2/namespaces/n/virtualmachines/a/restart",

@@ -68,6 +68,8 @@ pub enum Stream {
     Console,
     /// The screen.
     Vnc,
+    /// A slot for a USB device of the client.
+    UsbRedir,
 }
 
 /// One route.
@@ -136,6 +138,8 @@ pub const ROUTES: &[Route] = &[
     vm("migrate", Method::Put, Action::Refuse(NotHere::Migration)),
     vm("addvolume", Method::Put, Action::Refuse(NotHere::AddVolume)),
     vm("removevolume", Method::Put, Action::Refuse(NotHere::RemoveVolume)),
+    vm("addinterface", Method::Put, Action::Refuse(NotHere::AddInterface)),
+    vm("removeinterface", Method::Put, Action::Refuse(NotHere::RemoveInterface)),
     vm("memorydump", Method::Put, Action::Refuse(NotHere::MemoryDump)),
     vm("removememorydump", Method::Put, Action::Refuse(NotHere::RemoveMemoryDump)),
     vm("portforward", Method::Get, Action::Forward),
@@ -145,7 +149,7 @@ pub const ROUTES: &[Route] = &[
     vmi("vnc", Method::Get, Action::Open(Stream::Vnc)),
     vmi("vnc/screenshot", Method::Get, Action::Screenshot),
     vmi("portforward", Method::Get, Action::Forward),
-    vmi("usbredir", Method::Get, Action::Refuse(NotHere::UsbRedirection)),
+    vmi("usbredir", Method::Get, Action::Open(Stream::UsbRedir)),
     vmi("vsock", Method::Get, Action::Refuse(NotHere::Vsock)),
     vmi("pause", Method::Put, Action::Ask(Question::Pause)),
     vmi("unpause", Method::Put, Action::Ask(Question::Unpause)),
@@ -158,6 +162,8 @@ pub const ROUTES: &[Route] = &[
     vmi("filesystemlist", Method::Get, Action::Read(Reading::FilesystemList)),
     vmi("addvolume", Method::Put, Action::Refuse(NotHere::AddVolume)),
     vmi("removevolume", Method::Put, Action::Refuse(NotHere::RemoveVolume)),
+    vmi("addinterface", Method::Put, Action::Refuse(NotHere::AddInterface)),
+    vmi("removeinterface", Method::Put, Action::Refuse(NotHere::RemoveInterface)),
     vmi("backup", Method::Put, Action::Refuse(NotHere::Backup)),
     vmi("redefine-checkpoint", Method::Put, Action::Refuse(NotHere::Checkpoint)),
     vmi("objectgraph", Method::Get, Action::Refuse(NotHere::ObjectGraph)),

@@ -4,8 +4,8 @@
 //	client-go [--kubeconfig FILE] --namespace NAMESPACE --patience SECONDS MACHINE.json
 //	client-go --list    prints the names of all checks
 //
-// MACHINE.json is a VirtualMachine with `runStrategy: Manual` whose guest is the hello guest with a page and an agent. It is left
-// there, stopped; a second one, which never runs, is made from it and deleted. A check that failed does not end the program, which
+// MACHINE.json is a VirtualMachine with `runStrategy: Manual` whose guest is the hello guest with a page and an agent, and with slots
+// for USB devices. It is left there, stopped; a second one, which never runs, is made from it and deleted. A check that failed does not end the program, which
 // then ends with 1.
 package main
 
@@ -54,6 +54,7 @@ var checks = []check{
 	{"a machine that is not there yet is expanded", expandCarried},
 	{"a dry run of a start changes nothing", dryRun},
 	{"a console is asked for before the guest runs, and waits", consoleOfAStart},
+	{"a console that another client opens ends with EOF", consoleTakenOver},
 	{"a watch shows a stop and a start", watchedStart},
 	{"a second start is a conflict", secondStart},
 	{"a page comes through a forwarded port of the instance", forwardInstance},
@@ -61,6 +62,7 @@ var checks = []check{
 	{"a port that nothing listens at is a status", closedPort},
 	{"the screen speaks RFB", screen},
 	{"a screen that is to be preserved is kept", preservedScreen},
+	{"QEMU greets a client of USB redirection", usbRedirection},
 	{"a screenshot is a picture", screenshot},
 	{"a guest is paused", pause},
 	{"a guest is paused once", secondPause},

@@ -23,6 +23,9 @@ const (
 	greeting   = "garboard-hello: userspace"
 	agentIsUp  = "garboard-hello: agent\r\n"
 	rfbVersion = "RFB 003.008\n"
+	// QEMU's hello of usbredir's protocol: a header of 12 bytes, a version of 64 that begins so, and 4 bytes of capabilities.
+	usbVersion = "qemu usb-redir guest "
+	usbHello   = 80
 	// How long a shell may take for a line.
 	typedAgain = 5 * time.Second
 )
@@ -124,6 +127,28 @@ func consoleOfAStart(p *player) error {
 		return err
 	}
 	return console.leave()
+}
+
+// consoleTakenOver opens a second console. The first one ends with an error that says EOF, for which KubeVirt's own tests look
+// (test_id:1591), and why.
+func consoleTakenOver(p *player) error {
+	first, err := p.console()
+	if err != nil {
+		return err
+	}
+	second, err := p.console()
+	if err != nil {
+		return err
+	}
+	select {
+	case ended := <-first.ended:
+		if ended == nil || !strings.Contains(ended.Error(), "EOF") || !strings.Contains(ended.Error(), "another client") {
+			return fmt.Errorf("the first console should end with EOF, and why: %v", ended)
+		}
+	case <-time.After(p.patience):
+		return fmt.Errorf("the first console did not end within %s", p.patience)
+	}
+	return second.leave()
 }
 
 // boots asks for a boot of the guest, and sees it on a console that was open before.
@@ -243,4 +268,22 @@ func preservedScreen(p *player) error {
 func isUnavailable(err error) bool {
 	status, is := err.(*kvcorev1.AsyncSubresourceError)
 	return is && status.GetStatusCode() == http.StatusServiceUnavailable
+}
+
+// usbRedirection has a slot, which it leaves without a USB device.
+func usbRedirection(p *player) error {
+	stream, err := p.instances().USBRedir(p.template.Name)
+	if err != nil {
+		return err
+	}
+	slot := stream.AsConn()
+	defer slot.Close()
+	hello := make([]byte, usbHello)
+	if _, err := io.ReadFull(slot, hello); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(string(hello[12:]), usbVersion) {
+		return fmt.Errorf("%q", hello)
+	}
+	return nil
 }

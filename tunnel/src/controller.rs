@@ -62,7 +62,8 @@ pub struct Nodes(Arc<Mutex<Connected>>);
 #[derive(Default)]
 struct Connected {
     next: u64,
-    by_node: HashMap<String, Connection>,
+    /// The newest connection of a node comes last: it is the one that is used. Those before it are kept, for when it ends first.
+    by_node: HashMap<String, Vec<Connection>>,
     /// How many there were at most.
     most: usize,
     /// How many there are to be.
@@ -76,7 +77,7 @@ struct Connection {
 
 impl Nodes {
     /// Uses the connection of a node's agent until it ends. The newest connection of a node gets what is opened from now on;
-    /// streams of an earlier one go on.
+    /// streams of an earlier one go on, and where the newest one ends first, the one before it is used again.
     ///
     /// # Errors
     /// What HTTP/2 reports of the end.
@@ -148,8 +149,8 @@ impl Nodes {
         let name = || node.to_owned();
         let mut requests = {
             let nodes = self.lock();
-            let connection = nodes.by_node.get(node).ok_or_else(|| OpenError::NoAgent { node: name() })?;
-            connection.requests.clone()
+            let newest = nodes.by_node.get(node).and_then(|connections| connections.last());
+            newest.ok_or_else(|| OpenError::NoAgent { node: name() })?.requests.clone()
         };
         let broken = |source| OpenError::Broken { node: name(), source };
         let unreadable = |error: http::Error| OpenError::Refused {
@@ -170,7 +171,7 @@ impl Nodes {
         let mut connected = self.lock();
         let number = connected.next;
         connected.next += 1;
-        connected.by_node.insert(node.to_owned(), Connection { number, requests });
+        connected.by_node.entry(node.to_owned()).or_default().push(Connection { number, requests });
         connected.most = connected.most.max(connected.by_node.len());
         Entry { nodes: self.clone(), node: node.to_owned(), number }
     }
@@ -199,7 +200,7 @@ impl Agent {
     }
 }
 
-/// A node's place among those that are connected.
+/// A connection's place among those of its node.
 struct Entry {
     nodes: Nodes,
     node: String,
@@ -209,7 +210,9 @@ struct Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let mut connected = self.nodes.lock();
-        if connected.by_node.get(&self.node).is_some_and(|newest| newest.number == self.number) {
+        let Some(connections) = connected.by_node.get_mut(&self.node) else { return };
+        connections.retain(|each| each.number != self.number);
+        if connections.is_empty() {
             connected.by_node.remove(&self.node);
         }
     }

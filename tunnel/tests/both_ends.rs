@@ -30,6 +30,15 @@ impl Supervisors for Echo {
     }
 }
 
+/// No pod at all.
+struct Nobody;
+
+impl Supervisors for Nobody {
+    async fn open(&self, _pod_uid: &str) -> Result<Opened, Refusal> {
+        Err(Refusal::NoSupervisor)
+    }
+}
+
 /// A node that is connected.
 async fn connected(nodes: &Nodes, node: &'static str) -> tokio::task::JoinHandle<hyper::Result<()>> {
     let (above, below) = UnixStream::pair().unwrap();
@@ -124,6 +133,25 @@ async fn the_newest_connection_of_a_node_is_used_and_streams_of_the_one_before_g
     newest.abort();
     let _ = serving.await;
     assert!(nodes.is_empty());
+}
+
+#[tokio::test]
+async fn where_the_newest_connection_of_a_node_ends_first_the_one_before_is_used_again() {
+    let nodes = Nodes::default();
+    let _agent = connected(&nodes, "one").await;
+    // Another one that shows the node's token, and leaves: who has taken over an agent, or a second agent that ends.
+    let (above, below) = UnixStream::pair().unwrap();
+    let passing = tokio::spawn(agent::serve(below, Arc::new(Nobody)));
+    let nodes_of_it = nodes.clone();
+    let serving = tokio::spawn(async move { nodes_of_it.serve("one", above).await });
+    let overtaken = async { while nodes.open("one", POD).await.is_ok() {} };
+    tokio::time::timeout(Duration::from_secs(60), overtaken).await.expect("the newest one is asked");
+    passing.abort();
+    let _ = serving.await;
+    let mut stream = nodes.open("one", POD).await.expect("the agent is still connected");
+    stream.write_all(b"x").await.unwrap();
+    assert_eq!(stream.read_u8().await.unwrap(), b'x');
+    assert_eq!(nodes.known(), 1);
 }
 
 #[tokio::test]

@@ -144,7 +144,7 @@ name_enum! {
         FreezeError = "FreezeError",
         /// The guest was asked to shut down.
         ShuttingDown = "ShuttingDown",
-        /// Nothing is left of the machine.
+        /// The machine of an instance that is deleted has ended.
         Deleted = "Deleted",
         /// The guest's run is over.
         Stopped = "Stopped",

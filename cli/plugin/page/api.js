@@ -1,7 +1,9 @@
-// Requests to the server of this page: it passes on what the page uses to the API server, with the rights of the user's kubectl.
+// Requests to the server of this page: it passes on what the page uses to the API server, with the rights of the user's kubectl, or, where a
+// cluster serves the page, with those of the user's token.
 
 const KEPT = "garboard-token";
-const TOKEN_PROTOCOL = "garboard.token.";
+/** Whether the way in is a token of the cluster; else it is the address that `kubectl garboard dashboard` prints. */
+export const byToken = document.documentElement.dataset.entrance === "token";
 const WATCH_PROTOCOL = "garboard.watch";
 /** Close codes from here on are a refusal: the code of HTTP is added. */
 export const REFUSED = 4000;
@@ -24,7 +26,7 @@ export class Refused extends Error {
 
 /** Lets this browser in: with the key of the address, or the token that it has from before. */
 export async function enter() {
-  const key = new URLSearchParams(location.hash.slice(1)).get("key");
+  const key = byToken ? null : new URLSearchParams(location.hash.slice(1)).get("key");
   if (!key) return token !== "";
   // Neither history nor a bookmark keeps it.
   history.replaceState(null, "", "/");
@@ -33,6 +35,28 @@ export async function enter() {
   token = (await answer.json()).token;
   sessionStorage.setItem(KEPT, token);
   return true;
+}
+
+/** Lets this browser in with a token of the cluster, if the API server accepts it; who its user is. */
+export async function admit(candidate) {
+  // A header has no other characters; neither has a token.
+  if (!/^[A-Za-z0-9._~+/=-]+$/.test(candidate)) throw new Refused({ message: "this is no token: it has characters that none has", code: 0 });
+  const before = token;
+  token = candidate;
+  try {
+    const about = await get("/about");
+    sessionStorage.setItem(KEPT, token);
+    return about;
+  } catch (refusal) {
+    token = before;
+    throw refusal;
+  }
+}
+
+/** The protocol by which a websocket names the token, to which a page can add no header: the plugin's, or that of Kubernetes. */
+function tokenProtocol() {
+  if (!byToken) return `garboard.token.${token}`;
+  return `base64url.bearer.authorization.k8s.io.${btoa(token).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "")}`;
 }
 
 async function refusal(answer) {
@@ -51,11 +75,22 @@ async function ask(path, options = {}) {
   try {
     answer = await fetch(path, { ...options, headers: { Authorization: `Bearer ${token}` } });
   } catch {
-    throw new Refused({ message: "the dashboard does not answer: does `kubectl garboard dashboard` still run?", reason: "", code: 0 });
+    const hint = byToken ? "is the connection to the cluster up?" : "does `kubectl garboard dashboard` still run?";
+    throw new Refused({ message: `the dashboard does not answer: ${hint}`, reason: "", code: 0 });
   }
-  if (!answer.ok) throw await refusal(answer);
+  if (!answer.ok) {
+    const refused = await refusal(answer);
+    if (refused.code === 401) unauthorized(refused);
+    throw refused;
+  }
   return answer;
 }
+
+let whenUnauthorized = () => {};
+
+/** What is called when the token is not accepted any more. */
+export const onUnauthorized = (act) => { whenUnauthorized = act; };
+export const unauthorized = (refusal) => whenUnauthorized(refusal);
 
 /** A document. */
 export const get = async (path, options) => (await ask(path, options)).json();
@@ -65,20 +100,33 @@ export async function put(path, body) {
   await (await ask(path, { method: "PUT", body: body === undefined ? undefined : JSON.stringify(body) })).text();
 }
 
-/** A websocket. A refusal comes as its only text, and is kept in `refused` when it closes. */
+/** A websocket. A refusal comes as a text, and is kept in `refused` when it closes. With what a console begins comes as its first text, and is the
+ * detail of an event `position`. */
 export function open(path, protocol = WATCH_PROTOCOL) {
   const address = new URL(path, location.href);
-  address.protocol = "ws:";
-  const socket = new WebSocket(address, [protocol, TOKEN_PROTOCOL + token]);
+  address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+  const socket = new WebSocket(address, [protocol, tokenProtocol()]);
   socket.binaryType = "arraybuffer";
   if (protocol === WATCH_PROTOCOL) return socket;
   // The first listener: nothing else sees the text, which is none of the stream's.
   socket.addEventListener("message", (event) => {
     if (typeof event.data !== "string") return;
     event.stopImmediatePropagation();
-    socket.refused = parsed(event.data);
+    const begun = position(event.data);
+    if (begun) socket.dispatchEvent(new CustomEvent("position", { detail: begun }));
+    else socket.refused = parsed(event.data);
   });
   return socket;
+}
+
+/** With what a console begins: `position`, `resumed`, `missed`. */
+function position(text) {
+  try {
+    const begun = JSON.parse(text);
+    return typeof begun.position === "string" ? begun : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** A refusal that came as a text. */

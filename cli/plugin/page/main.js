@@ -1,17 +1,21 @@
 // The page: who is in, what is watched, and which of its views is shown.
 
-import { enter, forget, get, path } from "./api.js";
+import { byToken, enter, forget, get, onUnauthorized, path } from "./api.js";
 import { button, element, find, setText } from "./dom.js";
 import { Detail } from "./detail.js";
 import { rows } from "./machines.js";
+import { closeCurrent } from "./session.js";
+import { leavable, offer } from "./signin.js";
 import { Table } from "./table.js";
 import { Watched } from "./watch.js";
 
 const SCOPE = "garboard-namespace";
+const SCOPE_OF = "garboard-namespace-of";
 const THEME = "garboard-theme";
 const watches = [];
 const states = new Map();
 let scope = sessionStorage.getItem(SCOPE) ?? "";
+let scopeOf = sessionStorage.getItem(SCOPE_OF) ?? "";
 let about = {};
 let table, detail, lastLink;
 
@@ -61,7 +65,7 @@ function watch() {
 
 /** Who may not list all namespaces looks into one. */
 function listFailed(refusal) {
-  if (refusal.code === 401) return leave(refusal);
+  if (refusal.code === 401) return out(refusal);
   if (refusal.code === 403) {
     find("scope").hidden = false;
     setText(find("scope-reason"), String(refusal));
@@ -125,14 +129,47 @@ function show(isFirst = false) {
   }
 }
 
-function leave(refusal) {
+const ENDED = "The API server does not accept your token any more: sign in again.";
+
+/** The way in again, with why. What was shown is there no more: the next user may be another one. */
+function leave(reason = "") {
   forget();
+  closeCurrent();
   for (const each of watches.splice(0)) each.stop();
-  for (const id of ["list", "machine"]) find(id).hidden = true;
+  detail?.stop();
+  [detail, vms, vmis] = [undefined, undefined, undefined];
+  states.clear();
+  table?.show([]);
+  find("problems").replaceChildren();
+  find("machine").replaceChildren();
+  for (const id of ["list", "machine", "scope"]) find(id).hidden = true;
+  find("question").close("no");
   find("entrance").hidden = false;
-  setText(find("entrance-reason"), refusal ? String(refusal) : "");
-  setText(find("live"), "");
-  find("entrance").querySelector("h1").focus();
+  for (const id of ["live", "who", "done"]) setText(find(id), "");
+  document.title = byToken ? "Sign in – Garboard" : "Garboard";
+  offer(reason, entered);
+  find(byToken ? "token" : "entrance-title").focus();
+}
+
+/** Once for all that is refused at the same time. */
+function out(refusal) {
+  if (find("entrance").hidden) leave(byToken ? `${ENDED} ${refusal ?? ""}`.trim() : String(refusal ?? ""));
+}
+
+/** The user is in. `isFirst`: the browser has just loaded the page. */
+function entered(found, isFirst = false) {
+  onUnauthorized(out);
+  about = found;
+  // Another user may look elsewhere.
+  if (byToken && scopeOf !== (about.user ?? "")) scope = "";
+  scopeOf = about.user ?? "";
+  sessionStorage.setItem(SCOPE_OF, scopeOf);
+  find("entrance").hidden = true;
+  setText(find("who"), [about.user ?? "user unknown", about.context && `context ${about.context}`].filter(Boolean).join(", "));
+  leavable(() => { sessionStorage.removeItem(SCOPE); scope = ""; leave("You are signed out."); });
+  table ??= new Table(streams);
+  watch();
+  show(isFirst);
 }
 
 function colours() {
@@ -153,17 +190,15 @@ async function start() {
     event.preventDefault();
     look(new FormData(find("scope")).get("namespace").trim());
   });
+  addEventListener("hashchange", () => { if (find("entrance").hidden) show(); });
+  let found;
   try {
     if (!await enter()) return leave();
-    about = await get("/about");
+    found = await get("/about");
   } catch (refusal) {
-    return leave(refusal);
+    return leave(byToken && refusal.code === 401 ? `${ENDED} ${refusal}` : String(refusal));
   }
-  setText(find("who"), [about.user ?? "user unknown", about.context && `context ${about.context}`].filter(Boolean).join(", "));
-  table = new Table(streams);
-  addEventListener("hashchange", () => show());
-  watch();
-  show(true);
+  entered(found, true);
   return undefined;
 }
 

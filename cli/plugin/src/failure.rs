@@ -4,7 +4,7 @@ use crate::exit::{FAILED, NOT_FOUND, REFUSED};
 
 /// Why a call of kubectl failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// There is no kubectl.
     #[error("`{program}` cannot be executed ({reason}); install kubectl, or name it in GARBOARD_KUBECTL")]
     NoProgram {

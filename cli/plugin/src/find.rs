@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::exit::{NOT_FOUND, REFUSED, exit_error};
 use crate::failure::Failure;
 use crate::kubectl::{Kubectl, failed, typed};
+use crate::look::{Look, Question};
 use crate::subresource::{Resource, Subresource};
 
 /// KubeVirt's label of launcher pods.
@@ -31,10 +32,10 @@ pub(crate) struct Machine {
 }
 
 /// Looks a machine up.
-pub(crate) fn machine(kubectl: &Kubectl, name: &str) -> Result<Machine, Failure> {
+pub(crate) fn machine(cluster: &impl Look, name: &str) -> Result<Machine, Failure> {
     let (objects, pods) = std::thread::scope(|scope| {
-        let pods = scope.spawn(|| pods(kubectl, name));
-        let objects = objects(kubectl, name);
+        let pods = scope.spawn(|| pods(cluster, name));
+        let objects = objects(cluster, name);
         let pods = pods.join().unwrap_or_else(|_| Err(Failure::Other("looking for pods failed".to_owned())));
         (objects, pods)
     });
@@ -44,13 +45,11 @@ pub(crate) fn machine(kubectl: &Kubectl, name: &str) -> Result<Machine, Failure>
 
 /// The machine and its instance, as far as there are such.
 pub(crate) fn objects(
-    kubectl: &Kubectl,
+    cluster: &impl Look,
     name: &str,
 ) -> Result<(Option<VirtualMachine>, Option<VirtualMachineInstance>), Failure> {
     let (mut vm, mut vmi) = (None, None);
-    let objects = kubectl
-        .get(&[&format!("virtualmachines.kubevirt.io/{name}"), &format!("virtualmachineinstances.kubevirt.io/{name}")]);
-    for object in objects? {
+    for object in cluster.look(Question::Machine(name))? {
         match object["kind"].as_str() {
             Some("VirtualMachine") => vm = read(object)?,
             Some("VirtualMachineInstance") => vmi = read(object)?,
@@ -68,8 +67,8 @@ fn read<T: serde::de::DeserializeOwned>(object: Value) -> Result<Option<T>, Fail
 }
 
 /// Launcher pods of a name, the newest first.
-pub(crate) fn pods(kubectl: &Kubectl, name: &str) -> Result<Vec<Pod>, Failure> {
-    let mut pods: Vec<Pod> = typed(kubectl.get(&["pods", "-l", LAUNCHER])?);
+fn pods(cluster: &impl Look, name: &str) -> Result<Vec<Pod>, Failure> {
+    let mut pods: Vec<Pod> = typed(cluster.look(Question::LauncherPods)?);
     pods.retain(|pod| belongs_to(pod, name));
     pods.sort_by_key(|pod| std::cmp::Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)));
     Ok(pods)

@@ -95,6 +95,8 @@ fn accepted(listener: TcpListener, is_one: bool) -> anyhow::Result<Receiver<io::
 /// Copies both ways, each in a thread of its own, until one side closes its end.
 fn proxy<K: Send + 'static>(viewer: TcpStream, screen: Screen<K>) -> anyhow::Result<()> {
     let Screen { mut incoming, mut outgoing, way } = screen;
+    // The end of a picture would wait until the viewer has acknowledged what came before.
+    viewer.set_nodelay(true)?;
     let (mut viewer_out, mut viewer_in) = (viewer.try_clone()?, viewer);
     std::thread::Builder::new().spawn(move || {
         let _ = io::copy(&mut viewer_in, &mut outgoing);

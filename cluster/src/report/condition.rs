@@ -63,7 +63,7 @@ fn json_of(new: &NewCondition<'_, PodConditionType>, now: Timestamp) -> Value {
 /// Whether a report makes the controller write: the guest runs, or its run is over.
 #[must_use]
 pub fn is_milestone(report: &Status) -> bool {
-    let runs = report.phase == control::Phase::Running && !report.machine.is_empty();
+    let runs = report.phase == control::ReportedPhase::Running && !report.machine.is_empty();
     (report.ended.is_some() || runs) && encode(report).is_some()
 }
 
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn before_the_guest_runs_nothing_is_reported() {
-        let early = Status { phase: control::Phase::Scheduled, ..report(1) };
+        let early = Status { phase: control::ReportedPhase::Scheduled, ..report(1) };
         let unnamed = Status { machine: String::new(), ..report(1) };
         assert!(!is_milestone(&early) && !is_milestone(&unnamed));
     }

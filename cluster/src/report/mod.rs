@@ -68,8 +68,11 @@ pub fn next_status(seen: &Seen<'_>) -> Option<VirtualMachineInstanceStatus> {
     let mut new = old.clone();
     match (&report.ended, report.phase) {
         // Before QEMU runs the controller's phases hold.
-        (None, control::Phase::Scheduled | control::Phase::Succeeded | control::Phase::Failed) => return None,
-        (None, control::Phase::Running) => {
+        (
+            None,
+            control::ReportedPhase::Scheduled | control::ReportedPhase::Succeeded | control::ReportedPhase::Failed,
+        ) => return None,
+        (None, control::ReportedPhase::Running) => {
             enter(&mut new, Phase::Running, report.phase_since_ms, seen.now);
             describe_machine(&mut new, seen);
         }
@@ -82,7 +85,7 @@ pub fn next_status(seen: &Seen<'_>) -> Option<VirtualMachineInstanceStatus> {
 /// What the pod's readiness gate should be; nothing if the report does not decide it.
 #[must_use]
 pub fn unpaused(report: &Status) -> Option<bool> {
-    let is_known = report.phase == control::Phase::Running && report.ended.is_none() && !is_empty(report);
+    let is_known = report.phase == control::ReportedPhase::Running && report.ended.is_none() && !is_empty(report);
     is_known.then_some(report.paused.is_none())
 }
 

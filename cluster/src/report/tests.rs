@@ -24,7 +24,7 @@ pub(crate) fn scheduled() -> serde_json::Value {
 pub(crate) fn ended(cause: ExitCause) -> Status {
     let message = cause.message();
     Status {
-        phase: control::Phase::Failed,
+        phase: control::ReportedPhase::Failed,
         ended: Some(Ended { cause, message, report: None, at_ms: 5_000 }),
         ..report(9)
     }
@@ -113,7 +113,7 @@ fn phases_never_go_back() {
         assert_eq!(next(&report(1), &vmi(status.clone())), None);
         assert_eq!(next(&ended(ExitCause::GuestPanic), &vmi(status)), None);
     }
-    assert_eq!(next(&Status { phase: control::Phase::Scheduled, ..report(1) }, &vmi(scheduled())), None);
+    assert_eq!(next(&Status { phase: control::ReportedPhase::Scheduled, ..report(1) }, &vmi(scheduled())), None);
 }
 
 #[test]
@@ -365,6 +365,6 @@ fn cards_that_only_the_guest_has_have_no_name() {
 fn the_gate_follows_the_processors() {
     assert_eq!(unpaused(&report(1)), Some(true));
     assert_eq!(unpaused(&Status { paused: Some(PauseReason::PausedByUser), ..report(1) }), Some(false));
-    assert_eq!(unpaused(&Status { phase: control::Phase::Scheduled, ..report(1) }), None);
+    assert_eq!(unpaused(&Status { phase: control::ReportedPhase::Scheduled, ..report(1) }), None);
     assert_eq!(unpaused(&ended(ExitCause::GuestShutdown)), None);
 }

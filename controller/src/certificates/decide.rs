@@ -98,6 +98,27 @@ pub fn decide(chain: &Chain, lives: Lifetimes, published: bool, now: Timestamp) 
     Decision { drop: ended.iter().map(|each| each.subject.clone()).collect(), authority, serving, rest }
 }
 
+/// What is to be done with a certificate beside that of the webhooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// The authority (by subject) that is to sign it again, if it is due: that of the webhooks' certificate, which is published.
+    pub signer: Option<String>,
+    /// When to look again.
+    pub rest: Duration,
+}
+
+/// Decides that, where `shown` is what there is.
+#[must_use]
+pub fn beside(chain: &Chain, shown: Option<&CertifiedKey>, life: Lifetime, now: Timestamp) -> Beside {
+    let alive =
+        |each: &CertifiedKey| each.to > now && chain.authorities.iter().any(|known| known.subject == each.issuer);
+    let rest = shown.filter(|shown| alive(shown)).map(|shown| until_due(shown, life, now)).unwrap_or_default();
+    if rest.is_zero() {
+        return Beside { signer: chain.serving.as_ref().map(|serving| serving.issuer.clone()), rest: PROPAGATION };
+    }
+    Beside { signer: None, rest: rest.clamp(Duration::from_secs(1), LONGEST_REST) }
+}
+
 /// How long until a certificate is renewed. One that was made under a longer setting lives no longer than the setting
 /// now; one whose signer ended earlier lives shorter, and is not renewed before half of that.
 fn until_due(pair: &CertifiedKey, life: Lifetime, now: Timestamp) -> Duration {
@@ -180,6 +201,20 @@ mod tests {
             Chain { authorities: vec![pair("a", "a", 0, 9000)], serving: Some(pair("s", "a", 0, 9000)), paths: None };
         let decision = decide(&chain, LIVES, true, at(850));
         assert_eq!((decision.authority, decision.serving), (true, Some(Some("a".to_owned()))));
+    }
+
+    #[test]
+    fn a_certificate_beside_it_is_signed_by_the_authority_of_the_webhooks_one() {
+        let authorities = vec![pair("b", "b", 800, 1800), pair("a", "a", 0, 1000)];
+        let chain = Chain { authorities, serving: Some(pair("s", "a", 805, 905)), paths: None };
+        let signer = |shown: Option<&CertifiedKey>, now| beside(&chain, shown, LIVES.serving, at(now)).signer;
+        assert_eq!(signer(None, 806).as_deref(), Some("a"), "the new one is not known everywhere");
+        let fresh = pair("d", "a", 805, 905);
+        let decision = beside(&chain, Some(&fresh), LIVES.serving, at(815));
+        assert_eq!(decision, Beside { signer: None, rest: Duration::from_secs(70) });
+        assert_eq!(signer(Some(&fresh), 885).as_deref(), Some("a"));
+        assert_eq!(signer(Some(&pair("d", "c", 805, 905)), 815).as_deref(), Some("a"), "of an authority that is none");
+        assert_eq!(beside(&Chain::default(), None, LIVES.serving, at(0)).signer, None);
     }
 
     #[test]

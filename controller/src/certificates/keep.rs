@@ -16,7 +16,8 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use super::decide::{Decision, Lifetimes, decide};
+use super::dashboard;
+use super::decide::{Decision, Lifetimes, PROPAGATION, decide};
 use super::publish::Published;
 use super::{CertificateError, Chain, make};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, WatchPause, while_trying};
@@ -32,7 +33,7 @@ pub const API_SERVICES: [&str; 3] =
 const PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
-enum KeepError {
+pub(super) enum KeepError {
     #[error(transparent)]
     Api(#[from] ReconcileError),
     #[error("the certificates cannot be renewed")]
@@ -74,7 +75,8 @@ fn changes(context: &Context) -> impl Stream<Item = ()> + use<> {
     let services = select_all(API_SERVICES.iter().map(services));
     let webhooks = select(changes_of(mutating, WEBHOOKS), changes_of(validating, WEBHOOKS));
     let maps: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(context.client.clone(), &context.namespace);
-    let ours = select(changes_of(secrets, SECRET), changes_of(maps, AUTHORITIES));
+    let of_dashboard = changes_of(secrets.clone(), dashboard::SECRET);
+    let ours = select(select(changes_of(secrets, SECRET), of_dashboard), changes_of(maps, AUTHORITIES));
     select(ours, select(webhooks, services))
 }
 
@@ -109,7 +111,12 @@ async fn step(context: &Context) -> Result<Duration, KeepError> {
         store(&secrets, secret, &after, &decision).await?;
     }
     published.write(&context.client, &context.namespace, &after).await?;
-    Ok(decision.rest)
+    let rest = dashboard::keep(context, &after, lives.serving, now).await.unwrap_or_else(|error| {
+        // That of the webhooks does not wait for it.
+        tracing::warn!(error = %ErrorChain(&error), "the dashboard's certificate could not be renewed; tried again");
+        Some(PROPAGATION)
+    });
+    Ok(rest.map_or(decision.rest, |rest| rest.min(decision.rest)))
 }
 
 /// A damaged one is made again.

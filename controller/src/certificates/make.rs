@@ -29,7 +29,7 @@ pub(super) fn carry_out(
     let Some(signer) = &decision.serving else { return Ok(after) };
     let by_name = |name: &String| after.authorities.iter().find(|authority| &authority.subject == name);
     if let Some(signer) = signer.as_ref().and_then(by_name).or(after.authorities.first()) {
-        after.serving = Some(serving(signer, lives.serving.whole, names, now)?);
+        after.serving = Some(serving("garboard-webhook", signer, lives.serving.whole, names, now)?);
     }
     Ok(after)
 }
@@ -45,7 +45,9 @@ fn authority(life: Duration, now: Timestamp) -> Result<CertifiedKey, Certificate
     pair(field::AUTHORITIES, &wanted.self_signed(&key)?.pem(), &key.serialize_pem())
 }
 
-fn serving(
+/// A certificate with that common name, for those names of hosts.
+pub(super) fn serving(
+    subject: &str,
     signer: &CertifiedKey,
     life: Duration,
     names: &[String],
@@ -53,7 +55,7 @@ fn serving(
 ) -> Result<CertifiedKey, CertificateError> {
     let issuer = Issuer::from_ca_cert_pem(&signer.certificate, KeyPair::from_pem(&signer.key)?)?;
     let mut wanted = CertificateParams::new(names)?;
-    wanted.distinguished_name = named("garboard-webhook");
+    wanted.distinguished_name = named(subject);
     wanted.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     wanted.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     wanted.use_authority_key_identifier_extension = true;

@@ -7,11 +7,14 @@
 //!        ├ authorities' certificates, paths ──► both webhook configurations
 //!        ├ authorities' certificates ──► APIServices of subresources.kubevirt.io
 //!        └ authorities' certificates ──► ConfigMap garboard-authorities, for node agents
+//!
+//!   Secret garboard-dashboard  what the dashboard shows to browsers, if it is installed; signed by an authority of the first
 //! ```
 //!
 //! One replica, the leader, renews. A new authority is published first and signs only after every API server has had
 //! time to learn of it, so that every API server trusts each certificate that it meets.
 
+mod dashboard;
 pub mod decide;
 mod keep;
 mod make;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Chain;
 use super::keep::{API_SERVICES, WEBHOOKS};
 use crate::context::{FIELD_MANAGER, ReconcileError, while_trying};
-use crate::webhook::paths::Question;
+use crate::webhook::paths::Webhook;
 
 /// The webhook of evictions, among those that judge.
 const OF_EVICTIONS: &str = "pod-eviction.kubevirt.io";
@@ -75,14 +75,14 @@ impl Published {
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let trying = || while_trying("publish the webhooks' authorities and paths");
         let entries = self.mutating.webhooks.iter().flatten();
-        let entries = entries.map(|webhook| (webhook.name.as_str(), &webhook.client_config, Question::Mutate));
+        let entries = entries.map(|webhook| (webhook.name.as_str(), &webhook.client_config, Webhook::Mutate));
         if let Some(patch) = publication("MutatingWebhookConfiguration", entries, chain) {
             let api: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
             api.patch(WEBHOOKS, &params, &Patch::Apply(patch)).await.map_err(trying())?;
         }
-        let question = |name: &str| if name == OF_EVICTIONS { Question::Evict } else { Question::Validate };
+        let of_name = |name: &str| if name == OF_EVICTIONS { Webhook::Evict } else { Webhook::Validate };
         let entries = self.validating.webhooks.iter().flatten();
-        let entries = entries.map(|webhook| (webhook.name.as_str(), &webhook.client_config, question(&webhook.name)));
+        let entries = entries.map(|webhook| (webhook.name.as_str(), &webhook.client_config, of_name(&webhook.name)));
         if let Some(patch) = publication("ValidatingWebhookConfiguration", entries, chain) {
             let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
             api.patch(WEBHOOKS, &params, &Patch::Apply(patch)).await.map_err(trying())?;
@@ -136,14 +136,14 @@ fn trusted(service: &APIService, chain: &Chain) -> Option<Value> {
 /// What is to be applied to a configuration; nothing if all its webhooks, by name, have it already.
 fn publication<'a>(
     kind: &str,
-    webhooks: impl Iterator<Item = (&'a str, &'a WebhookClientConfig, Question)>,
+    webhooks: impl Iterator<Item = (&'a str, &'a WebhookClientConfig, Webhook)>,
     chain: &Chain,
 ) -> Option<Value> {
     let bundle = bundle(chain);
     let mut is_known = true;
     let mut entries = Vec::new();
-    for (name, config, question) in webhooks {
-        let path = chain.paths.as_ref().map(|paths| paths.of(question));
+    for (name, config, webhook) in webhooks {
+        let path = chain.paths.as_ref().map(|paths| paths.of(webhook));
         let mut published = json!({ "caBundle": bundle });
         is_known &= config.ca_bundle.as_ref() == Some(&bundle);
         if let Some(service) = &config.service {
@@ -169,12 +169,12 @@ mod tests {
     #[test]
     fn a_wiped_path_is_published_again_and_what_is_known_is_not() {
         let chain = Chain { paths: Some(Paths::random()), ..Chain::default() };
-        let path = chain.paths.as_ref().unwrap().of(Question::Evict);
+        let path = chain.paths.as_ref().unwrap().of(Webhook::Evict);
         let known: WebhookClientConfig = serde_json::from_value(json!({
             "caBundle": "", "service": {"name": SECRET, "namespace": "garboard", "path": path}}))
         .unwrap();
         let patch =
-            |config: &WebhookClientConfig| publication("x", [("w", config, Question::Evict)].into_iter(), &chain);
+            |config: &WebhookClientConfig| publication("x", [("w", config, Webhook::Evict)].into_iter(), &chain);
         assert_eq!(patch(&known), None);
         let mut wiped = known.clone();
         wiped.service.as_mut().unwrap().path = None;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{DataVolumeProgress, ProgressByName, asks_for_claim, is_absent, progress};
 use crate::context::{ReconcileError, while_trying};
 use crate::reconcilers::{Leader, Waiter};
-use crate::stores::{DataVolumes, Kept, ObjectKey, VolumeClaims};
+use crate::stores::{Cached, DataVolumes, ObjectKey, VolumeClaims};
 
 /// Claims by their name; one that does not exist is not among them.
 pub(crate) type Claims = BTreeMap<String, PersistentVolumeClaim>;
@@ -24,7 +24,7 @@ pub(crate) async fn claims(
     names: impl Iterator<Item = String>,
     waiter: &Waiter,
 ) -> Result<Claims, ReconcileError> {
-    let api: Api<Kept<VolumeClaims>> = Api::namespaced(leader.context.client.clone(), namespace);
+    let api: Api<Cached<VolumeClaims>> = Api::namespaced(leader.context.client.clone(), namespace);
     let mut found = Claims::new();
     for name in names.filter(|name| may_exist(name)) {
         leader.waiting.waits(namespace, &name, waiter.clone());
@@ -81,7 +81,7 @@ pub(crate) async fn absent_sources(
         let name = template.metadata.as_ref().and_then(|metadata| metadata.name.as_deref()).unwrap_or_default();
         let is_made = progress.get(name) != Some(&DataVolumeProgress::Missing);
         let Some(source) = source_claim(vm, template).filter(|_| !is_made) else { continue };
-        let api: Api<Kept<VolumeClaims>> = Api::namespaced(leader.context.client.clone(), &source.namespace);
+        let api: Api<Cached<VolumeClaims>> = Api::namespaced(leader.context.client.clone(), &source.namespace);
         let is_known = leader.claims.named(&source.namespace, &source.name).is_some();
         if !is_known && matches!(api.get_opt(&source.name).await, Ok(None)) {
             absent.insert(name.to_owned(), format!("{}/{}", source.namespace, source.name));
@@ -104,7 +104,7 @@ async fn asked(client: &Client, namespace: &str, name: &str) -> Result<Option<Va
     if !may_exist(name) {
         return Ok(None);
     }
-    let api: Api<Kept<DataVolumes>> = Api::namespaced(client.clone(), namespace);
+    let api: Api<Cached<DataVolumes>> = Api::namespaced(client.clone(), namespace);
     match api.get(name).await {
         Ok(volume) => Ok(Some(volume.raw())),
         Err(kube::Error::Api(status)) if is_absent(&status) => Ok(None),

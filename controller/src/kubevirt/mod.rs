@@ -20,7 +20,7 @@ use tracing::Instrument;
 
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
 use crate::reconciler::span;
-use crate::stores::{Installations, Kept, ObjectKey};
+use crate::stores::{Cached, Installations, ObjectKey};
 use crate::{unreadable, upgrade};
 
 /// Name of the controller's Deployment.
@@ -33,7 +33,7 @@ const PERIOD: std::time::Duration = std::time::Duration::from_secs(60);
 /// Keeps the status of every KubeVirt object until the process ends.
 pub async fn run(context: Context) {
     use futures::StreamExt;
-    let objects: Api<Kept<Installations>> = Api::all(context.client.clone());
+    let objects: Api<Cached<Installations>> = Api::all(context.client.clone());
     let deployments: Api<Deployment> = Api::namespaced(context.client.clone(), &context.namespace);
     let agents: Api<DaemonSet> = Api::namespaced(context.client.clone(), &context.namespace);
     let controller = Controller::new(objects, watcher::Config::default());
@@ -48,12 +48,12 @@ pub async fn run(context: Context) {
         .await;
 }
 
-async fn in_its_span(kept: Arc<Kept<Installations>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+async fn in_its_span(kept: Arc<Cached<Installations>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let span = span(&kept, None);
     reconcile(kept, context).instrument(span).await
 }
 
-async fn reconcile(kept: Arc<Kept<Installations>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+async fn reconcile(kept: Arc<Cached<Installations>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let mut object = match kept.read() {
         Ok(object) => object,
         Err(problem) => {
@@ -86,7 +86,7 @@ async fn reconcile(kept: Arc<Kept<Installations>>, context: Arc<Context>) -> Res
     Ok(Action::requeue(PERIOD))
 }
 
-fn failed(kept: Arc<Kept<Installations>>, error: &ReconcileError, _: Arc<Context>) -> Action {
+fn failed(kept: Arc<Cached<Installations>>, error: &ReconcileError, _: Arc<Context>) -> Action {
     span(&kept, None).in_scope(|| {
         tracing::warn!(error = %ErrorChain(error), "reconcile of a KubeVirt object failed; tried again");
     });

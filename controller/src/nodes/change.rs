@@ -28,7 +28,7 @@ const _: () = assert!(WITHIN.as_secs() < REPEATED_WITHIN_SECONDS);
 const STATUS_WITHIN: Duration = Duration::from_secs(3);
 
 /// A change of one machine, and until when it is tried.
-pub(crate) struct Change<'a> {
+pub(crate) struct NumberedChange<'a> {
     nodes: &'a Nodes,
     place: &'a Place,
     by: &'a Requester,
@@ -37,7 +37,7 @@ pub(crate) struct Change<'a> {
     end: Instant,
 }
 
-impl<'a> Change<'a> {
+impl<'a> NumberedChange<'a> {
     /// One that begins now. `instance` is the UID of the instance that it is for.
     pub(crate) fn begin(nodes: &'a Nodes, place: &'a Place, by: &'a Requester, instance: &'a str) -> Self {
         let id = uuid::Uuid::new_v4().to_string();
@@ -70,14 +70,10 @@ impl<'a> Change<'a> {
 
     /// Asks once, where that can do no harm.
     async fn attempt(&self, sent: &mut Sent, within: Duration) -> Result<ControlReply, ControlError> {
-        let status = self.status().await?;
-        if !self.instance.is_empty() && status.uid != self.instance {
-            return Err(ControlError::OtherInstance);
-        }
+        let run = self.run().await?;
         if !sent.is_sent {
-            let run = Some(status.run).filter(|run| !run.is_empty());
             sent.request.number = run.map(|run| Number { id: self.id.clone(), run });
-        } else if status.run.is_empty() {
+        } else if run.is_none() {
             // One of a version before has taken the place of the one that was asked: it would do it again.
             return Err(ControlError::Forgotten);
         }
@@ -86,15 +82,21 @@ impl<'a> Change<'a> {
         answered(&mut stream, &sent.request, within).await
     }
 
-    async fn status(&self) -> Result<Box<Status>, ControlError> {
+    /// The run that the supervisor is for, if it names one. Nothing else of its status is kept while it is waited for: a launcher that
+    /// was taken over may make it long.
+    async fn run(&self) -> Result<Option<String>, ControlError> {
         let mut stream = self.nodes.open(&self.place.node, &self.place.pod_uid).await?;
         match answered(&mut stream, &asked(self.by, ControlRequest::Status, None), STATUS_WITHIN).await? {
-            ControlReply::Status(status) => Ok(status),
+            ControlReply::Status(status) if !self.instance.is_empty() && status.uid != self.instance => {
+                Err(ControlError::OtherInstance)
+            }
+            ControlReply::Status(status) => Ok(Some(status.run).filter(|run| !run.is_empty())),
             ControlReply::Queued
             | ControlReply::AlreadySo
             | ControlReply::Done
             | ControlReply::Streaming
             | ControlReply::Session
+            | ControlReply::Resumed(_)
             | ControlReply::Healthy
             | ControlReply::Guest(_)
             | ControlReply::Denied { .. } => Err(ControlError::NoStatus),
@@ -131,6 +133,8 @@ impl<'a> Change<'a> {
                     return Ok(false);
                 }
             }
+            // Not kept while the next one is waited for.
+            drop(reply);
             reply = read_reply(&mut stream).await?;
         }
     }

@@ -48,6 +48,9 @@ pub(crate) enum ControlError {
     /// It answered something else.
     #[error("the launcher of this machine sent an answer that cannot be parsed")]
     Undecodable(#[from] WireError),
+    /// It answers without an end.
+    #[error("the launcher of this machine sent an answer longer than {} bytes", wire::LONGEST_ANSWER_BYTES)]
+    TooLong,
     /// A change was sent, and its answer did not come, however often it was asked for.
     #[error(
         "this was sent to the launcher of this machine, and its answer did not arrive: it may have been done; look at the machine before you ask again"
@@ -126,6 +129,7 @@ pub(super) const fn answer_within(request: &ControlRequest) -> Duration {
         | ControlRequest::Guest { .. }
         | ControlRequest::Console { .. }
         | ControlRequest::Vnc { .. }
+        | ControlRequest::UsbRedir
         | ControlRequest::Qmp { .. }
         | ControlRequest::Probe { .. } => ANSWER_WITHIN,
     }
@@ -148,7 +152,7 @@ pub(super) async fn read_reply(stream: &mut Stream) -> Result<ControlReply, Cont
     loop {
         match stream.read_u8().await.map_err(ControlError::Broken)? {
             b'\n' => return Ok(wire::decode(&line)?),
-            _ if line.len() >= wire::MAX_LINE_BYTES => return Err(WireError::TooLong.into()),
+            _ if line.len() >= wire::LONGEST_ANSWER_BYTES => return Err(ControlError::TooLong),
             byte => line.push(byte),
         }
     }

@@ -43,7 +43,7 @@ impl Times {
         // A Pod that ends is taken out of its EndpointSlices at once, and each kube-proxy sees it by a watch and writes
         // its rules at most once a second. Until a node has done so, it sends new connections here.
         answering: Duration::from_secs(5),
-        // A request of the subresource API may be read for 2 s and answered for 25 s; one to a webhook takes less.
+        // A request of the subresource API is answered within 27 s; one to a webhook takes less.
         draining: Duration::from_secs(28),
         // An API server that does not answer leaves the Lease to expire after 15 s.
         release: Duration::from_secs(5),

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
+use crate::subresources::limits::{ANSWERED_WITHIN, LIMITS};
 use crate::webhook::bounds::Limits;
 use crate::webhook::testing::{PATIENCE, begin, rest, status};
 
@@ -192,9 +193,10 @@ fn only_a_server_that_was_drained_has_ended_well() {
 #[test]
 fn what_is_being_answered_may_take_its_time_and_a_kubelet_waits_for_all_of_it() {
     let Times { answering, draining, release } = Times::USUAL;
-    for limits in [Limits::USUAL, Limits::EVICTIONS, Limits::SUBRESOURCES] {
+    for limits in [Limits::USUAL, Limits::EVICTIONS, LIMITS] {
         assert!(draining > limits.reading + limits.judging, "{limits:?}");
     }
+    assert!(draining > ANSWERED_WITHIN && ANSWERED_WITHIN >= LIMITS.reading + LIMITS.judging);
     assert!(release <= answering);
     let deployment = include_str!("../../../deploy/base/controller.yaml");
     let mut found = deployment.lines().filter_map(|line| line.trim().strip_prefix("terminationGracePeriodSeconds: "));

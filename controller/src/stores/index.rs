@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Kept, Kind, ObjectKey};
+use super::{Cached, Kind, ObjectKey};
 
 /// The objects of one kind by the UID of their controller.
 #[derive(Debug, Default)]
@@ -15,17 +15,17 @@ impl Index {
     }
 
     /// Takes an object as it is now for what it was before, in one step: no reader sees it missing in between.
-    pub(super) fn exchange<K: Kind>(&self, before: Option<&Kept<K>>, object: &Kept<K>) {
+    pub(super) fn exchange<K: Kind>(&self, before: Option<&Cached<K>>, object: &Cached<K>) {
         let mut entries = self.entries();
         before.into_iter().for_each(|before| remove(&mut entries, before));
         insert(&mut entries, object);
     }
 
-    pub(super) fn remove<K: Kind>(&self, object: &Kept<K>) {
+    pub(super) fn remove<K: Kind>(&self, object: &Cached<K>) {
         remove(&mut self.entries(), object);
     }
 
-    pub(super) fn replace<'a, K: Kind>(&self, objects: impl Iterator<Item = &'a Kept<K>>) {
+    pub(super) fn replace<'a, K: Kind>(&self, objects: impl Iterator<Item = &'a Cached<K>>) {
         let mut entries = HashMap::new();
         objects.for_each(|object| insert(&mut entries, object));
         *self.entries() = entries;
@@ -37,13 +37,13 @@ impl Index {
     }
 }
 
-fn insert<K: Kind>(entries: &mut HashMap<String, BTreeSet<ObjectKey>>, object: &Kept<K>) {
+fn insert<K: Kind>(entries: &mut HashMap<String, BTreeSet<ObjectKey>>, object: &Cached<K>) {
     if let Some(owner) = object.controller() {
         entries.entry(owner.uid.clone()).or_default().insert(object.key());
     }
 }
 
-fn remove<K: Kind>(entries: &mut HashMap<String, BTreeSet<ObjectKey>>, object: &Kept<K>) {
+fn remove<K: Kind>(entries: &mut HashMap<String, BTreeSet<ObjectKey>>, object: &Cached<K>) {
     let Some(owner) = object.controller() else { return };
     let Some(owned) = entries.get_mut(&owner.uid) else { return };
     owned.remove(&object.key());

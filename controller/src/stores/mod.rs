@@ -7,8 +7,8 @@
 //! A store may lag behind the API server. Before a step that starts, adopts or deletes, the reconcilers therefore ask for the
 //! object that they decide about (`docs/adr/0016-stores.md`).
 
+mod cached;
 mod index;
-mod kept;
 mod kind;
 mod sieve;
 mod waiting;
@@ -24,8 +24,8 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 
+pub use cached::{Cached, ObjectKey, Unreadable};
 use index::Index;
-pub use kept::{Kept, ObjectKey, Unreadable};
 pub use kind::{DataVolumes, Installations, Instances, Kind, Machines, PREALLOCATED, Pods, VolumeClaims};
 pub use waiting::Waiting;
 
@@ -33,7 +33,7 @@ use crate::context::WatchPause;
 
 /// The objects of one kind, as far as the watch has delivered them.
 pub struct Known<K: Kind> {
-    store: Store<Kept<K>>,
+    store: Store<Cached<K>>,
     owners: Arc<Index>,
 }
 
@@ -54,7 +54,7 @@ impl<K: Kind> Known<K> {
 
     /// The store, for what schedules reconciliations.
     #[must_use]
-    pub fn store(&self) -> Store<Kept<K>> {
+    pub fn store(&self) -> Store<Cached<K>> {
         self.store.clone()
     }
 
@@ -68,13 +68,13 @@ impl<K: Kind> Known<K> {
 
     /// The object of this name.
     #[must_use]
-    pub fn named(&self, namespace: &str, name: &str) -> Option<Arc<Kept<K>>> {
+    pub fn named(&self, namespace: &str, name: &str) -> Option<Arc<Cached<K>>> {
         self.store.get(&ObjectRef::new(name).within(namespace))
     }
 
     /// What the object of this UID controls.
     #[must_use]
-    pub fn controlled_by(&self, uid: &str) -> Vec<Arc<Kept<K>>> {
+    pub fn controlled_by(&self, uid: &str) -> Vec<Arc<Cached<K>>> {
         let names = self.owners.of(uid);
         names.iter().filter_map(|key| self.named(&key.namespace, &key.name)).collect()
     }
@@ -82,13 +82,13 @@ impl<K: Kind> Known<K> {
 
 /// Fills a store.
 pub struct StoreWriter<K: Kind> {
-    writer: Writer<Kept<K>>,
+    writer: Writer<Cached<K>>,
     known: Known<K>,
 }
 
 impl<K: Kind> StoreWriter<K> {
     /// Watches until the process ends; `changed` is called for every object that is new, different or gone.
-    pub async fn follow(self, api: Api<Kept<K>>, config: watcher::Config, changed: impl Fn(&Kept<K>)) {
+    pub async fn follow(self, api: Api<Cached<K>>, config: watcher::Config, changed: impl Fn(&Cached<K>)) {
         let what = K::KIND;
         let events = watcher::watcher(api, config).backoff(WatchPause::default());
         self.take(events, changed, |error| {
@@ -99,7 +99,7 @@ impl<K: Kind> StoreWriter<K> {
     }
 
     /// As [`Self::follow`], for a kind that the cluster may not have: returns when it has none.
-    pub async fn follow_if_served(self, api: Api<Kept<K>>, changed: impl Fn(&Kept<K>)) {
+    pub async fn follow_if_served(self, api: Api<Cached<K>>, changed: impl Fn(&Cached<K>)) {
         let events = watcher::watcher(api, watcher::Config::default()).backoff(WatchPause::default());
         self.take(events, changed, |error| {
             let is_unserved = is_absent(error);
@@ -113,8 +113,8 @@ impl<K: Kind> StoreWriter<K> {
 
     async fn take(
         mut self,
-        events: impl futures::Stream<Item = watcher::Result<Event<Kept<K>>>>,
-        changed: impl Fn(&Kept<K>),
+        events: impl futures::Stream<Item = watcher::Result<Event<Cached<K>>>>,
+        changed: impl Fn(&Cached<K>),
         ends: impl Fn(&watcher::Error) -> Option<()>,
     ) {
         let mut events = std::pin::pin!(events);
@@ -128,7 +128,7 @@ impl<K: Kind> StoreWriter<K> {
     }
 
     /// Takes one event into the store, and reports what it changes.
-    pub(crate) fn note(&mut self, event: Event<Kept<K>>, changed: &impl Fn(&Kept<K>)) {
+    pub(crate) fn note(&mut self, event: Event<Cached<K>>, changed: &impl Fn(&Cached<K>)) {
         match &event {
             Event::Apply(object) => {
                 let before = self.before(object);
@@ -151,14 +151,14 @@ impl<K: Kind> StoreWriter<K> {
                 let now = self.known.store.state();
                 self.known.owners.replace(now.iter().map(AsRef::as_ref));
                 // The owner of what was deleted while no watch was open is notified.
-                let is_there = |object: &Kept<K>| self.known.store.get(&ObjectRef::from_obj(object)).is_some();
+                let is_there = |object: &Cached<K>| self.known.store.get(&ObjectRef::from_obj(object)).is_some();
                 before.iter().filter(|object| !is_there(object)).for_each(|object| changed(object));
                 now.iter().for_each(|object| changed(object));
             }
         }
     }
 
-    fn before(&self, object: &Kept<K>) -> Option<Arc<Kept<K>>> {
+    fn before(&self, object: &Cached<K>) -> Option<Arc<Cached<K>>> {
         self.known.store.get(&ObjectRef::from_obj(object))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn instance(name: &str, owner: &str, version: &str) -> Kept<Instances> {
+fn instance(name: &str, owner: &str, version: &str) -> Cached<Instances> {
     let object = json!({
         "metadata": {"name": name, "namespace": "ns", "uid": format!("{name}-uid"), "resourceVersion": version,
             "managedFields": [{"manager": "kubectl", "time": "2026-01-01T00:00:00Z"}],
@@ -18,7 +18,7 @@ fn instance(name: &str, owner: &str, version: &str) -> Kept<Instances> {
     serde_json::from_value(object).unwrap()
 }
 
-fn names<K: Kind>(found: &[Arc<Kept<K>>]) -> Vec<String> {
+fn names<K: Kind>(found: &[Arc<Cached<K>>]) -> Vec<String> {
     found.iter().map(|each| each.key().name).collect()
 }
 
@@ -26,7 +26,7 @@ fn names<K: Kind>(found: &[Arc<Kept<K>>]) -> Vec<String> {
 fn what_is_owned_is_found_and_what_was_deleted_is_reported() {
     let (known, mut filler) = Known::<Instances>::new();
     let changes = RefCell::new(Vec::new());
-    let changed = |object: &Kept<Instances>| changes.borrow_mut().push(object.key().name);
+    let changed = |object: &Cached<Instances>| changes.borrow_mut().push(object.key().name);
     let received = || std::mem::take(&mut *changes.borrow_mut());
     filler.note(Event::Init, &changed);
     filler.note(Event::InitApply(instance("a", "one", "1")), &changed);
@@ -56,7 +56,7 @@ fn a_list_with_an_object_that_cannot_be_read_is_read() {
     let bad = json!({"metadata": {"name": "bad"}, "spec": {"domain": {"devices": {}}}, "status": {"memory": {"guestCurrent": "1e1.5"}}});
     let list =
         json!({"metadata": {}, "items": [bad, {"metadata": {"name": "good"}, "spec": {"domain": {"devices": {}}}}]});
-    let list: kube::core::ObjectList<Kept<Instances>> = serde_json::from_value(list).unwrap();
+    let list: kube::core::ObjectList<Cached<Instances>> = serde_json::from_value(list).unwrap();
     assert!(list.items[1].read().is_ok());
     let problem = list.items[0].read().unwrap_err();
     assert_eq!(problem.kind, "VirtualMachineInstance");
@@ -68,8 +68,8 @@ fn a_list_with_an_object_that_cannot_be_read_is_read() {
 fn a_manifest_is_not_kept_twice() {
     let annotations = json!({"kubectl.kubernetes.io/last-applied-configuration": "x".repeat(20_000), "kubevirt.io/vm-generation": "2"});
     let object = json!({"metadata": {"name": "a", "annotations": annotations}, "spec": {"domain": {"devices": {}}}});
-    let instance: Kept<Instances> = serde_json::from_value(object.clone()).unwrap();
-    let machine: Kept<Machines> = serde_json::from_value(object).unwrap();
+    let instance: Cached<Instances> = serde_json::from_value(object.clone()).unwrap();
+    let machine: Cached<Machines> = serde_json::from_value(object).unwrap();
     for kept in [instance.raw(), machine.raw()] {
         assert_eq!(kept["metadata"]["annotations"], json!({"kubevirt.io/vm-generation": "2"}));
     }
@@ -90,7 +90,7 @@ fn of_a_pod_only_what_decisions_need_is_kept() {
             "hostIP": padding, "initContainerStatuses": [{"name": "launcher", "image": padding, "imageID": padding, "ready": true,
                 "restartCount": 0, "containerID": padding, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]},
     });
-    let kept: Kept<Pods> = serde_json::from_value(object).unwrap();
+    let kept: Cached<Pods> = serde_json::from_value(object).unwrap();
     assert!(kept.raw().to_string().len() < 600, "{}", kept.raw());
     let pod = kept.read().unwrap();
     assert!(pod.metadata.annotations.unwrap().contains_key(claims));

@@ -1,22 +1,27 @@
 //! Which requests are answered. Before one is, nothing of its body is read.
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use garboard_protocol::text::printable;
 use garboard_subresources::access::review;
 use garboard_subresources::caller::{Caller, RequestHeader};
+use garboard_subresources::options::{LONGEST_OPTIONS, longest_body};
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::{Call, Endpoint, NoEndpoint, endpoint};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::Api;
 use kube::api::PostParams;
+use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
+use super::limits::{ANSWERED_WITHIN, TURN_WITHIN};
 use super::peer::Peer;
 use super::refused;
 use super::server::Serving;
 use crate::nodes::control::Requester;
+use crate::webhook::bounds::Longest;
 
 /// `k8s.io/apiserver`, `pkg/apis/audit`, `HeaderAuditID`. A client may choose it; what a server makes itself is a UUID.
 const AUDIT_ID: &str = "audit-id";
@@ -39,32 +44,42 @@ pub(super) async fn admit(State(serving): State<Serving>, request: Request, next
             );
             admit_call(&serving, &call, request, next).instrument(span).await
         }
-        Ok(_) => next.run(request).await,
+        // It needs no user, and has no share: nothing of a body is read.
+        Ok(_) => next.run(request.map(|_| Body::empty())).await,
         Err(NoEndpoint::NotFound) => refused(&Refusal::NoSuchPath, None),
         Err(NoEndpoint::MethodNotAllowed) => refused(&Refusal::MethodNotAllowed, None),
     }
 }
 
-async fn admit_call(serving: &Serving, call: &Call<'_>, mut request: Request, next: Next) -> Response {
+async fn admit_call(serving: &Serving, call: &Call<'_>, request: Request, next: Next) -> Response {
+    let late = || Err(Refusal::Late(ANSWERED_WITHIN.as_secs()));
+    let answered = timeout(ANSWERED_WITHIN, admitted(serving, call, request, next)).await.unwrap_or_else(|_| late());
+    answered.unwrap_or_else(|refusal| refused(&refusal, Some(call)))
+}
+
+async fn admitted(serving: &Serving, call: &Call<'_>, mut request: Request, next: Next) -> Result<Response, Refusal> {
     let header = serving.header.borrow().clone();
-    let caller = match caller(&header, &request) {
-        Ok(caller) => caller,
-        Err(refusal) => return refused(&refusal, Some(call)),
-    };
+    let caller = caller(&header, &request)?;
     let by = Requester { user: caller.user.clone(), audit_id: audit_id(&request) };
     let span = tracing::Span::current();
     span.record("user", by.user.as_str());
     span.record("audit_id", by.audit_id.as_deref());
-    let Some(_turn) = serving.turns.take(&caller.user) else {
-        return refused(&Refusal::TooManyRequests, Some(call));
+    let (requests, until) = (&serving.requests, Instant::now() + TURN_WITHIN);
+    let full = || Refusal::TooManyRequests;
+    let _of_user = requests.of_user(&caller.user, call.namespace, until).await.ok_or_else(full)?;
+    may(serving, call, &caller).await?;
+    let longest = longest_body(call.route.action);
+    let _large = if longest > LONGEST_OPTIONS {
+        let turns = requests.of_a_large_body(&caller.user, call.namespace, until).await;
+        Some(turns.ok_or_else(full)?)
+    } else {
+        None
     };
-    match may(serving, call, &caller).await {
-        Ok(()) => {
-            request.extensions_mut().insert(by);
-            next.run(request).await
-        }
-        Err(refusal) => refused(&refusal, Some(call)),
-    }
+    // Not before the rights are known: who has none in a namespace takes no turn of it.
+    let _of_namespace = requests.of_namespace(call.namespace, until).await.ok_or_else(full)?;
+    request.extensions_mut().insert(Longest(longest));
+    request.extensions_mut().insert(by);
+    Ok(next.run(request).await)
 }
 
 /// What the API server calls this request in its audit log: it sends the ID to the servers of aggregated APIs.

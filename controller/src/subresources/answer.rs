@@ -12,7 +12,7 @@ use garboard_subresources::power::{self, Change, Machine, Part};
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::{Call, Endpoint, Method, endpoint};
 use garboard_subresources::routes::Action;
-use garboard_subresources::{discovery, open_api};
+use garboard_subresources::{discovery, expand, guestfs, open_api, version};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -26,6 +26,9 @@ use crate::pod;
 
 /// The API server's answer to a JSON patch whose `test` fails (`k8s.io/apimachinery/pkg/api/errors`, status 422).
 const TEST_FAILED: &str = "the server rejected our request due to an error in our request";
+
+/// HTTP's status for a change that a webhook refuses, and for a JSON patch that does not apply.
+const INVALID: u16 = 422;
 
 /// How often a change is tried again whose object was changed after it was read.
 const ATTEMPTS: usize = 3;
@@ -50,26 +53,25 @@ pub(super) async fn answer(State(serving): State<Serving>, request: Request) -> 
         Endpoint::Groups => discovery::groups(),
         Endpoint::Group => discovery::group(),
         Endpoint::Resources(version) => discovery::resources(version),
-        Endpoint::Version => version(serving.context.version),
+        Endpoint::Version => version::info(&serving.context.build()),
         Endpoint::OpenApi2 => open_api::v2(serving.context.version),
         Endpoint::OpenApi3 => open_api::v3(),
         Endpoint::OpenApi3Of(version) => open_api::v3_of(version, serving.context.version),
-        Endpoint::Health => json!({ "apiserver": { "connectivity": "ok" } }),
-        Endpoint::Guestfs | Endpoint::Call(_) => {
-            let message = "guestfs is not supported: there is no image of libguestfs tools";
-            return refused(&Refusal::BadRequest(message.to_owned()), None);
-        }
+        Endpoint::Health => return serving.health.answer().await,
+        Endpoint::Profiler(what) => return (StatusCode::FORBIDDEN, what.switched_off()).into_response(),
+        Endpoint::Guestfs => return libguestfs(&serving),
+        Endpoint::Call(_) => return refused(&Refusal::NoSuchPath, None),
     };
     Json(document).into_response()
 }
 
-/// `version.Info` of KubeVirt. `virtctl` compares the first two numbers with its own.
-fn version(ours: &str) -> Value {
-    json!({
-        "major": "1", "minor": "7", "gitVersion": format!("v1.7.0+garboard.{ours}"), "gitCommit": "", "gitTreeState": "",
-        "buildDate": "", "goVersion": "", "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
-    })
+/// The image of libguestfs tools. KubeVirt's clients show a text, and of any other body of an error at this path nothing.
+fn libguestfs(serving: &Serving) -> Response {
+    let settings = serving.context.settings.borrow();
+    match guestfs::info(settings.guestfs_image()) {
+        Ok(info) => Json(info).into_response(),
+        Err(message) => (StatusCode::NOT_IMPLEMENTED, message).into_response(),
+    }
 }
 
 async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -> Result<Response, Refusal> {
@@ -97,9 +99,12 @@ async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -
         }
         Action::ExpandSpec => {
             let vm = machine(serving, call).await?;
-            expanded(vm, Refusal::Internal)
+            Ok(Json(expand::expanded(&vm, Refusal::Internal)?).into_response())
         }
-        Action::ExpandVmSpec => expanded(carried(call, body)?, Refusal::BadRequest),
+        Action::ExpandVmSpec => {
+            let vm = expand::carried(call.namespace, body)?;
+            Ok(Json(expand::expanded(&vm, Refusal::BadRequest)?).into_response())
+        }
         Action::Ask(question) => instance::change(serving, call, &by, question, body).await,
         Action::Read(what) => guest::read(serving, call, &by, what).await,
         Action::Screenshot => screenshot::take(serving, call, &by, head.uri.query()).await,
@@ -157,6 +162,9 @@ async fn apply(
         };
         patched.map_err(conflict)?;
     }
+    if let Some(patch) = &change.instance_patch {
+        shorten(serving, call, dry_run, patch).await?;
+    }
     let pod = vmi.and_then(pod::name);
     if let (Some(seconds), Some(pod)) = (change.end_within, pod) {
         let pods: Api<Pod> = Api::namespaced(serving.context.client.clone(), call.namespace);
@@ -169,6 +177,25 @@ async fn apply(
         }
     }
     Ok(())
+}
+
+/// Writes the shorter time of a stop into the instance, after the stop: one that was refused leaves it as it is. Of an instance
+/// that is gone there is nothing to hurry.
+async fn shorten(serving: &Serving, call: &Call<'_>, dry_run: bool, patch: &Value) -> Result<(), Refusal> {
+    let instances: Api<VirtualMachineInstance> = Api::namespaced(serving.context.client.clone(), call.namespace);
+    let patch = serde_json::from_value(patch.clone()).map_err(|error| Refusal::Internal(error.to_string()))?;
+    let patch: Patch<VirtualMachineInstance> = Patch::Json(patch);
+    let params = PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    match instances.patch(call.name, &params, &patch).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        // A controller of an earlier version may answer the webhook. The pod is ended at the shorter time all the same.
+        Err(kube::Error::Api(status)) if status.code == INVALID && !status.message.contains(TEST_FAILED) => {
+            tracing::warn!(error = %status.message, "the shorter time was not written into the instance");
+            Ok(())
+        }
+        Err(error) => Err(conflict(error)),
+    }
 }
 
 pub(super) fn internal(error: kube::Error) -> Refusal {
@@ -185,39 +212,4 @@ pub(super) fn conflict(error: kube::Error) -> Refusal {
     } else {
         internal(error)
     }
-}
-
-/// The VirtualMachine that a request carries.
-fn carried(call: &Call<'_>, body: &Bytes) -> Result<VirtualMachine, Refusal> {
-    let bad = |message: String| Refusal::BadRequest(message);
-    if body.is_empty() {
-        return Err(bad("empty request body".to_owned()));
-    }
-    let document: Value = serde_json::from_slice(body)
-        .map_err(|error| bad(format!("Can not unmarshal Request body to struct, error: {error}")))?;
-    if document["kind"] != "VirtualMachine" {
-        return Err(bad("Object is not a valid VirtualMachine".to_owned()));
-    }
-    let mut vm: VirtualMachine = serde_json::from_value(document)
-        .map_err(|error| bad(format!("Object is not a valid VirtualMachine: {error}")))?;
-    match vm.metadata.namespace.as_deref() {
-        None | Some("") => vm.metadata.namespace = Some(call.namespace.to_owned()),
-        Some(namespace) if namespace == call.namespace => {}
-        Some(_) => return Err(bad(format!("VM namespace must be empty or {}", call.namespace))),
-    }
-    Ok(vm)
-}
-
-/// Instancetypes and preferences do not exist here, so that a machine without them is its own expansion.
-fn expanded(vm: VirtualMachine, refusal: fn(String) -> Refusal) -> Result<Response, Refusal> {
-    if vm.spec.instancetype.is_some() || vm.spec.preference.is_some() {
-        return Err(refusal(
-            "spec.instancetype and spec.preference are not supported; write what they stand for into spec.template"
-                .to_owned(),
-        ));
-    }
-    let mut document = serde_json::to_value(&vm).map_err(|error| Refusal::Internal(error.to_string()))?;
-    document["apiVersion"] = json!("kubevirt.io/v1");
-    document["kind"] = json!("VirtualMachine");
-    Ok(Json(document).into_response())
 }

@@ -65,7 +65,7 @@ pub(super) async fn open(serving: &Serving, call: &Call<'_>, user: &str, mut hea
     let vmi = instance_of_call(serving, call).await?;
     forward::may_forward(&vmi)?;
     let socket = relay::websocket(&mut head).await?;
-    let Some(turn) = serving.streams.take(user) else { return Err(Refusal::TooManyRequests) };
+    let turn = serving.streams.take(user, call.namespace).ok_or(Refusal::TooManyStreams)?;
     let addresses = forward::addresses(&vmi, &launcher_pod(serving, call, &vmi).await?)?;
     let addresses: Vec<SocketAddr> =
         addresses.into_iter().map(|address| (serving.dialled)(SocketAddr::new(address, target.port))).collect();

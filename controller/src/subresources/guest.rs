@@ -29,7 +29,7 @@ pub(super) async fn read(
     let vmi = get_instance(serving, call).await?;
     instance::may_read(&vmi)?;
     let place = place(&vmi)?;
-    let Some(_turn) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
+    let _turn = serving.turn_to_ask(&place.pod_uid).await?;
     let about = match what {
         Reading::GuestOsInfo => GuestSubject::Info,
         Reading::UserList => GuestSubject::Users,
@@ -46,6 +46,7 @@ pub(super) async fn read(
         | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Healthy => Err(unexpected()),
     }
 }
@@ -188,5 +189,39 @@ mod tests {
         }
         let empty = body(Reading::GuestOsInfo, &GuestReport::default());
         assert_eq!((empty.get("hostname"), &empty["os"], empty.get("fsFreezeStatus")), (None, &json!({}), None));
+    }
+
+    /// The paths of fields that a document has and its type does not.
+    fn undescribed(document: &Value, schema: &Value, types: &Value, at: &str) -> Vec<String> {
+        if let Some(reference) = schema["$ref"].as_str() {
+            let name = reference.rsplit('/').next().unwrap();
+            return undescribed(document, &types[name], types, at);
+        }
+        match document {
+            Value::Object(fields) => fields
+                .iter()
+                .flat_map(|(name, value)| match schema["properties"].get(name) {
+                    Some(schema) => undescribed(value, schema, types, &format!("{at}.{name}")),
+                    None => vec![format!("{at}.{name}")],
+                })
+                .collect(),
+            Value::Array(elements) => {
+                elements.iter().flat_map(|element| undescribed(element, &schema["items"], types, at)).collect()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_field_of_an_answer_is_described_in_openapi() {
+        let document = garboard_subresources::open_api::v3_of("v1", "0.1.0");
+        let types = &document["components"]["schemas"];
+        for (what, name) in [
+            (Reading::GuestOsInfo, "v1.VirtualMachineInstanceGuestAgentInfo"),
+            (Reading::UserList, "v1.VirtualMachineInstanceGuestOSUserList"),
+            (Reading::FilesystemList, "v1.VirtualMachineInstanceFileSystemList"),
+        ] {
+            assert_eq!(undescribed(&body(what, &report()), &types[name], types, ""), [] as [String; 0], "{name}");
+        }
     }
 }

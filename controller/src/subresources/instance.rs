@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use garboard_api::VirtualMachineInstance;
 use garboard_api::conditions::Reason;
+use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{ControlReply, ControlRequest, Status};
 use garboard_protocol::text::printable;
@@ -17,7 +17,7 @@ use kube::{Api, Resource};
 use super::answer::internal;
 use super::server::Serving;
 use crate::events::NewEvent;
-use crate::nodes::change::Change as Asking;
+use crate::nodes::change::NumberedChange;
 use crate::nodes::control::{ControlError, Requester, place_of};
 use crate::vmi::history::Place;
 
@@ -65,6 +65,11 @@ pub(super) async fn change(
 ) -> Result<Response, Refusal> {
     let change = Change::read(question, body)?;
     let dry_run = change.dry_run;
+    if question == Question::Unpause {
+        let machines: Api<VirtualMachine> = Api::namespaced(serving.context.client.clone(), call.namespace);
+        let vm = machines.get_opt(call.name).await.map_err(internal)?;
+        instance::machine_permits(question, vm.as_ref())?;
+    }
     let vmi = instance(serving, call).await?;
     instance::may_ask(question, &vmi)?;
     if !dry_run {
@@ -107,8 +112,8 @@ async fn carry_out(
     change: Change,
 ) -> Result<(), Refusal> {
     let place = place(vmi)?;
-    let Some(_turn) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
-    let asking = Asking::begin(&serving.nodes, &place, by, vmi.metadata.uid.as_deref().unwrap_or_default());
+    let _turn = serving.turn_to_ask(&place.pod_uid).await?;
+    let asking = NumberedChange::begin(&serving.nodes, &place, by, vmi.metadata.uid.as_deref().unwrap_or_default());
     let reply = asking.ask(change.request).await.map_err(unanswered)?;
     match reply {
         ControlReply::AlreadySo | ControlReply::Done => Ok(()),
@@ -124,6 +129,7 @@ async fn carry_out(
         ControlReply::Status(_)
         | ControlReply::Streaming
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_) => Err(unexpected()),
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   client ─► API server ─ TLS with its proxy certificate ─► peer: who is at the other end
-//!                                                         ─► admit: route, user, rights, a turn; nothing is read before
+//!                                                         ─► admit: route, user, its turn, rights, that of the namespace (shares,
+//!                                                            limits); nothing is read before
 //!                                                         ─► answer: read the objects, decide (garboard-subresources), apply
 //!                                                            stream: relay to a supervisor; forward: relay to a port of a guest
 //! ```
@@ -16,12 +17,16 @@ mod answer;
 mod evacuation;
 mod forward;
 mod guest;
+mod health;
 mod instance;
+mod leaving;
+pub(crate) mod limits;
 mod not_here;
 mod peer;
 mod relay;
 mod screenshot;
 mod server;
+mod shares;
 mod stream;
 mod trust;
 mod turns;
@@ -31,7 +36,8 @@ mod tests;
 
 pub use server::run;
 
-use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::Call;
@@ -47,5 +53,10 @@ fn refused(refusal: &Refusal, call: Option<&Call<'_>>) -> Response {
     if matches!(refusal, Refusal::ConflictAsError(_)) {
         return (status, body.message.unwrap_or_default()).into_response();
     }
-    (status, axum::Json(body)).into_response()
+    let mut answer = (status, axum::Json(body)).into_response();
+    // client-go asks again only with this header.
+    if let Some(seconds) = refusal.retry_after_seconds() {
+        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    answer
 }

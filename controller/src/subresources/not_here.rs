@@ -1,12 +1,10 @@
 //! The answer of a route whose subject is not in this version: what exists is looked at as KubeVirt does.
 
-use garboard_api::VirtualMachineInstance;
 use garboard_subresources::not_here::{Found, Needs, NotHere};
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::Call;
-use kube::Api;
 
-use super::answer::{internal, machine};
+use super::answer::machine;
 use super::instance::instance;
 use super::server::Serving;
 
@@ -23,12 +21,13 @@ async fn answer(serving: &Serving, call: &Call<'_>, what: NotHere) -> Result<Ref
     };
     let vmi = match needs {
         Needs::Instance => Some(instance(serving, call).await?),
-        Needs::MachineAndItsInstance => {
-            let instances: Api<VirtualMachineInstance> =
-                Api::namespaced(serving.context.client.clone(), call.namespace);
-            instances.get_opt(call.name).await.map_err(internal)?
-        }
+        Needs::MachineAndItsInstance => Some(instance(serving, call).await.map_err(of_machine)?),
         Needs::Nothing | Needs::Machine => None,
     };
     Ok(what.refusal(Found { vm: vm.as_ref(), vmi: vmi.as_ref() }))
+}
+
+/// The path names the machine; the missing object is its instance.
+fn of_machine(refusal: Refusal) -> Refusal {
+    if refusal == Refusal::NotFound { Refusal::NoInstance } else { refusal }
 }

@@ -41,7 +41,7 @@ pub(super) async fn take(
     let vmi = get_instance(serving, call).await?;
     instance::may_open(Which::Vnc, &vmi)?;
     let place = place(&vmi)?;
-    let Some(turn) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
+    let turn = serving.turn_to_ask(&place.pod_uid).await?;
     let request = ControlRequest::Screenshot { move_cursor: moves_cursor(query) };
     let (reply, stream) = ask(&serving.nodes, &place, by, request).await.map_err(unanswered)?;
     match reply {
@@ -52,6 +52,7 @@ pub(super) async fn take(
         | ControlReply::AlreadySo
         | ControlReply::Done
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_) => return Err(unexpected()),
     }

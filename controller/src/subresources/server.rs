@@ -4,35 +4,38 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::any;
-use axum_server::Handle;
+use axum::{Extension, Router};
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use axum_server::{Handle, Server};
 use futures::StreamExt;
 use garboard_protocol::causes::ErrorChain;
 use garboard_subresources::caller::RequestHeader;
+use garboard_subresources::refusal::Refusal;
 use garboard_tunnel::controller::Nodes;
 use rustls::server::danger::ClientCertVerifier;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::admit::admit;
 use super::answer::answer;
+use super::health::Health;
+use super::leaving::Replica;
+use super::limits::{
+    ASKS_OF_AN_INSTANCE, INSTANCE_WITHIN, LIMITS, PLACES, REQUESTS_OF_A_CONNECTION, STREAMS, WAITING_OF_AN_INSTANCE,
+    WINDOW_OF_A_CONNECTION, WINDOW_OF_A_REQUEST,
+};
 use super::peer::PeerAcceptor;
+use super::shares::{Most, Requests, Streams};
 use super::trust;
-use super::turns::Turns;
+use super::turns::{Turn, Turns};
 use crate::certificates::serving::{Certificate, follow, tls};
 use crate::context::Context;
 use crate::shutdown::Stages;
-use crate::webhook::bounds::{Limits, bounded};
-use crate::webhook::listener::{Listener, Places};
+use crate::webhook::bounds::bounded;
+use crate::webhook::listener::Listener;
 
-/// Requests of one user at once. Each waits for the API server a few times.
-const REQUESTS_OF_A_USER: usize = 16;
-/// Requests and new streams of one instance at once, at this replica.
-const ASKS_OF_AN_INSTANCE: usize = 4;
-/// Streams of one user at once, at this replica.
-const STREAMS_OF_A_USER: usize = 128;
 /// How long a replica is not ready because it does not know how API servers forward requests. Its webhooks need not know, and
 /// a cluster may forward none.
 const FIRST_TRUST: Duration = Duration::from_secs(10);
@@ -43,15 +46,45 @@ pub(super) struct Serving {
     pub(super) context: Arc<Context>,
     /// How API servers forward users.
     pub(super) header: watch::Receiver<Arc<RequestHeader>>,
-    pub(super) turns: Turns,
+    /// The shares of users and namespaces in requests.
+    pub(super) requests: Requests,
     /// What is asked of each instance at once: a launcher that does not answer holds back its own machine alone.
-    pub(super) asks: Turns,
-    /// Streams that users have open.
-    pub(super) streams: Turns,
+    asks: Turns,
+    /// The shares of users and namespaces in streams.
+    pub(super) streams: Streams,
+    /// Whether the API server answers.
+    pub(super) health: Health,
     /// The node agents that are connected.
     pub(super) nodes: Nodes,
     /// Where an address of a guest is dialled: there. Tests have no network of pods.
     pub(super) dialled: fn(SocketAddr) -> SocketAddr,
+}
+
+impl Serving {
+    /// One that has nothing under way, with at most so many streams.
+    pub(super) fn new(
+        context: Context,
+        header: watch::Receiver<Arc<RequestHeader>>,
+        nodes: Nodes,
+        streams: Most,
+    ) -> Self {
+        Self {
+            health: Health::new(context.client.clone(), context.settings.clone()),
+            context: Arc::new(context),
+            header,
+            requests: Requests::usual(),
+            asks: Turns::new(ASKS_OF_AN_INSTANCE, WAITING_OF_AN_INSTANCE),
+            streams: Streams::new(streams),
+            nodes,
+            dialled: std::convert::identity,
+        }
+    }
+
+    /// A turn to ask an instance.
+    pub(super) async fn turn_to_ask(&self, pod_uid: &str) -> Result<Turn, Refusal> {
+        let turn = self.asks.wait(pod_uid, Instant::now() + INSTANCE_WITHIN).await;
+        turn.ok_or(Refusal::TooManyRequests)
+    }
 }
 
 /// Serves until all is drained. A cluster that forwards no requests is served once it does.
@@ -92,15 +125,13 @@ pub async fn run(
         return Err(std::io::Error::other("the first certificate cannot be used"));
     };
     let reloading = RustlsConfig::from_config(config);
-    let (turns, streams) = (Turns::new(REQUESTS_OF_A_USER), Turns::new(STREAMS_OF_A_USER));
-    let asks = Turns::new(ASKS_OF_AN_INSTANCE);
-    let dialled = std::convert::identity;
-    let serving = Serving { context: Arc::new(context), header, turns, asks, streams, nodes, dialled };
-    let routes = stages.closing(routes(serving));
-    let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(Places::USUAL.handshake);
-    let acceptor = PeerAcceptor(tls.acceptor(Listener::new(Places::USUAL)));
+    let serving = Serving::new(context, header, nodes, STREAMS);
+    let replica = Replica::new(stages.clone());
+    let routes = stages.closing(routes(serving)).layer(Extension(replica.clone()));
+    let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(PLACES.handshake);
+    let acceptor = PeerAcceptor(tls.acceptor(Listener::new(PLACES)));
     let handle = Handle::new();
-    let server = axum_server::bind(address).handle(handle.clone()).acceptor(acceptor);
+    let server = fair(axum_server::bind(address)).handle(handle.clone()).acceptor(acceptor);
     let listening = handle.clone();
     let reload = async {
         ready.send_replace(listening.listening().await.is_some());
@@ -116,17 +147,30 @@ pub async fn run(
             }
         }
     };
-    tokio::select! {
+    let outcome = tokio::select! {
         outcome = server.serve(routes.into_make_service()) => outcome,
         () = reload => Ok(()),
         () = stages.drain(handle) => Ok(()),
-    }
+    };
+    replica.closed().await;
+    outcome
 }
 
-/// Requests are admitted first; only then they are read, and take a turn.
+/// A server whose connections of HTTP/2 have room for the bodies of all their requests, also while none of them is read.
+pub(super) fn fair(mut server: Server<SocketAddr>) -> Server<SocketAddr> {
+    server
+        .http_builder()
+        .http2()
+        .max_concurrent_streams(REQUESTS_OF_A_CONNECTION)
+        .initial_stream_window_size(WINDOW_OF_A_REQUEST)
+        .initial_connection_window_size(WINDOW_OF_A_CONNECTION);
+    server
+}
+
+/// Requests are admitted first; only then they are read.
 pub(super) fn routes(serving: Serving) -> Router {
     let routes = Router::new().route("/", any(answer)).route("/{*path}", any(answer)).with_state(serving.clone());
-    bounded(routes, Limits::SUBRESOURCES).route_layer(from_fn_with_state(serving, admit))
+    bounded(routes, LIMITS).route_layer(from_fn_with_state(serving, admit))
 }
 
 fn config(certificate: &Certificate, verifier: Arc<dyn ClientCertVerifier>) -> Option<Arc<rustls::ServerConfig>> {

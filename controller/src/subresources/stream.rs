@@ -1,11 +1,13 @@
-//! Streams: a websocket of a client on one side, a connection to the supervisor on the other. Each is the session of the console or
-//! the screen, of which there is one: the next one ends it ([ADR 36](../../../docs/adr/0036-sessions.md)).
+//! Streams: a websocket of a client on one side, a connection to the supervisor on the other. Of the console and of the screen it is the
+//! session, of which there is one: the next one ends it ([ADR 36](../../../docs/adr/0036-sessions.md)). For a USB device it is one of the
+//! slots that the machine has, and none ends another.
 
 use axum::body::Bytes;
 use axum::extract::ws::close_code;
 use axum::http::request::Parts;
 use axum::response::Response;
 use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest, Session};
+use garboard_protocol::position::{Begun, NoPosition, Resume};
 use garboard_protocol::session::{Decoder, Part};
 use garboard_protocol::text::printable;
 use garboard_subresources::refusal::Refusal;
@@ -19,6 +21,10 @@ use super::relay::{self, Next, READ_AT_ONCE, Reader, Source, Then, Writer};
 use super::server::Serving;
 use crate::nodes::control::{Requester, ask};
 
+/// How the reason of a session that is over begins. KubeVirt's close has no frame, so that programs that use its client look for this
+/// word in the error, of which the reason is a part.
+const OVER: &str = "EOF";
+
 /// Opens a stream to the supervisor, and only then answers with 101: before it, a refusal is a `Status`.
 pub(super) async fn open(
     serving: &Serving,
@@ -27,17 +33,27 @@ pub(super) async fn open(
     which: Which,
     mut head: Parts,
 ) -> Result<Response, Refusal> {
-    let session = if options::preserves_session(head.uri.query())? { Session::Only } else { Session::Replace };
+    let preserves = options::preserves_session(head.uri.query())?;
+    let session = match (looks_on(which, head.uri.query())?, preserves) {
+        (true, _) => Session::None,
+        (false, true) => Session::Only,
+        (false, false) => Session::Replace,
+    };
     let vmi = get_instance(serving, call).await?;
     instance::may_open(which, &vmi)?;
+    let place = resume(head.uri.query())?;
+    let names_place = place.is_some();
+    // Who looks on gets parts too, and the reason of an end.
+    let resume = place.or((session == Session::None).then_some(Resume::New));
     let request = match which {
-        Which::Console => ControlRequest::Console { access: keyboard(session), session },
+        Which::Console => ControlRequest::Console { access: keyboard(session), session, resume },
         Which::Vnc => ControlRequest::Vnc { session },
+        Which::UsbRedir => ControlRequest::UsbRedir,
     };
     let socket = relay::websocket(&mut head).await?;
-    let Some(turn) = serving.streams.take(&by.user) else { return Err(Refusal::TooManyRequests) };
     let place = place(&vmi)?;
-    let Some(asking) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
+    let turn = serving.streams.take_on(&place.node, &by.user, call.namespace).ok_or(Refusal::TooManyStreams)?;
+    let asking = serving.turn_to_ask(&place.pod_uid).await?;
     let (reply, stream) = ask(&serving.nodes, &place, by, request).await.map_err(unanswered)?;
     drop(asking);
     let (reader, writer) = tokio::io::split(stream);
@@ -45,14 +61,19 @@ pub(super) async fn open(
     match reply {
         ControlReply::Session => {
             tracing::info!(?session, "a stream is opened");
-            Ok(relay::answer(socket, SessionParts::of(reader), writer, turn))
+            Ok(relay::answer(socket, SessionParts::of(reader, None), writer, turn))
         }
-        // A supervisor of a version before sessions: the stream is one of several.
+        ControlReply::Resumed(begun) => {
+            tracing::info!(?session, resumed = begun.resumed, "a console is opened");
+            let begun = names_place.then_some(begun);
+            Ok(relay::answer(socket, SessionParts::of(reader, begun), writer, turn))
+        }
+        // One of several: a slot for a USB device, or what a supervisor of a version before sessions has.
         ControlReply::Streaming => {
             tracing::info!("a stream is opened");
             Ok(relay::answer(socket, Reader::new(reader), writer, turn))
         }
-        ControlReply::Denied { reason } => Err(denied(session, &reason)),
+        ControlReply::Denied { reason } => Err(denied(which, session, &reason)),
         ControlReply::Status(_)
         | ControlReply::Queued
         | ControlReply::AlreadySo
@@ -62,41 +83,70 @@ pub(super) async fn open(
     }
 }
 
+/// With what a console is to begin (`?position=`): a parameter of ours, for clients that connect again by themselves. They get a text first
+/// that says with what it does ([`Begun`]).
+fn resume(query: Option<&str>) -> Result<Option<Resume>, Refusal> {
+    let refused = |error: NoPosition| Refusal::BadRequest(format!("position: {error}"));
+    options::parameter(query, "position").map(|text| text.parse::<Resume>().map_err(refused)).transpose()
+}
+
+/// Whether a client only looks on: of a console, which has many viewers.
+fn looks_on(which: Which, query: Option<&str>) -> Result<bool, Refusal> {
+    let looks_on = options::looks_on(query)?;
+    if looks_on && which != Which::Console {
+        return Err(Refusal::BadRequest("view: only a console is opened to look on".to_owned()));
+    }
+    Ok(looks_on)
+}
+
 /// Who ends no session takes the keyboard from nobody either. KubeVirt has the parameter for the screen alone; its clients send it to
 /// no console.
 const fn keyboard(session: Session) -> ConsoleAccess {
     match session {
+        Session::None => ConsoleAccess::View,
         Session::Only => ConsoleAccess::Write,
-        Session::Replace | Session::None => ConsoleAccess::TakeOver,
+        Session::Replace => ConsoleAccess::TakeOver,
     }
 }
 
-/// A session that would end no other one may come later.
-fn denied(session: Session, reason: &str) -> Refusal {
+/// What would end no other stream may come later.
+fn denied(which: Which, session: Session, reason: &str) -> Refusal {
     let reason = printable(reason, LONGEST_REASON);
-    if session == Session::Only { Refusal::Unavailable(reason) } else { Refusal::Conflict(reason) }
+    match which {
+        // What is in brackets is the end of KubeVirt's message, which its own tests look for.
+        Which::UsbRedir => Refusal::Unavailable(format!("{reason} (websocket: bad handshake)")),
+        Which::Console | Which::Vnc if session == Session::Only => Refusal::Unavailable(reason),
+        Which::Console | Which::Vnc => Refusal::Conflict(reason),
+    }
 }
 
 /// What a supervisor sends in a session.
 struct SessionParts<R> {
+    /// What the client is told first.
+    begun: Option<Begun>,
     from: R,
     buffer: Vec<u8>,
     decoder: Decoder,
 }
 
 impl<R> SessionParts<R> {
-    fn of(from: R) -> Self {
-        Self { from, buffer: vec![0; READ_AT_ONCE], decoder: Decoder::default() }
+    fn of(from: R, begun: Option<Begun>) -> Self {
+        Self { begun, from, buffer: vec![0; READ_AT_ONCE], decoder: Decoder::default() }
     }
 }
 
 impl<R: AsyncRead + Unpin + Send + 'static> Source for SessionParts<R> {
     async fn next(&mut self) -> Next {
+        if let Some(text) = self.begun.take().and_then(|begun| serde_json::to_string(&begun).ok()) {
+            return Next::Text(text);
+        }
         loop {
             match self.decoder.next_part() {
                 Ok(Some(Part::Bytes(bytes))) => return Next::Bytes(Bytes::from(bytes)),
                 // Clients that connect again by themselves do not after this code; two of them would end each other for ever.
-                Ok(Some(Part::End(end))) => return Next::End(relay::close(close_code::AWAY, &end.reason)),
+                Ok(Some(Part::End(end))) => {
+                    return Next::End(relay::close(close_code::AWAY, &format!("{OVER}: {}", end.reason)));
+                }
                 Ok(None) => {}
                 Err(error) => return Next::End(relay::close(close_code::ERROR, &error.to_string())),
             }

@@ -1,63 +1,139 @@
-//! How much each user may have under way: a user that floods takes its own turns, not those of others.
+//! How much each of many may have under way: each user, each namespace, each instance. One that floods takes its own turns, not those
+//! of others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many requests each user has under way.
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+/// The turns of each.
 #[derive(Clone)]
 pub(super) struct Turns {
-    /// The most of one user.
+    /// The most turns of one.
     most: usize,
-    taken: Arc<Mutex<HashMap<String, usize>>>,
+    /// How many may wait for one of them.
+    waiting: usize,
+    holders: Arc<Mutex<HashMap<String, Holder>>>,
+}
+
+/// One that has turns, or waits for some.
+struct Holder {
+    turns: Arc<Semaphore>,
+    /// How many turns it has, and how many it waits for.
+    count: usize,
 }
 
 impl Turns {
-    /// At most so many of each user.
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, taken: Arc::default() }
+    /// At most so many of each, and so many that wait.
+    pub(super) fn new(most: usize, waiting: usize) -> Self {
+        Self { most, waiting, holders: Arc::default() }
     }
 
-    /// A turn for a user, unless it has all of its own.
-    pub(super) fn take(&self, user: &str) -> Option<Turn> {
-        let mut taken = self.lock();
-        let of_user = taken.entry(user.to_owned()).or_default();
-        if *of_user >= self.most {
+    /// A turn, unless all of this one's own are taken.
+    pub(super) fn take(&self, whose: &str) -> Option<Turn> {
+        let entry = self.enter(whose)?;
+        let permit = Arc::clone(&entry.turns).try_acquire_owned().ok()?;
+        Some(Turn { _permit: permit, _entry: entry })
+    }
+
+    /// A turn, once there is one: who comes first has it first. None where it does not come in time, or too many wait.
+    pub(super) async fn wait(&self, whose: &str, until: Instant) -> Option<Turn> {
+        let entry = self.enter(whose)?;
+        let permit = timeout_at(until, Arc::clone(&entry.turns).acquire_owned()).await.ok()?.ok()?;
+        Some(Turn { _permit: permit, _entry: entry })
+    }
+
+    fn enter(&self, whose: &str) -> Option<Entry> {
+        let mut holders = self.lock();
+        let fresh = || Holder { turns: Arc::new(Semaphore::new(self.most)), count: 0 };
+        let holder = holders.entry(whose.to_owned()).or_insert_with(fresh);
+        // Who is new here is below it.
+        if holder.count >= self.most + self.waiting {
             return None;
         }
-        *of_user += 1;
-        Some(Turn { turns: self.clone(), user: user.to_owned() })
+        holder.count += 1;
+        Some(Entry { turns: Arc::clone(&holder.turns), all: self.clone(), whose: whose.to_owned() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Holder>> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A turn; it ends when it is dropped.
 pub(super) struct Turn {
-    turns: Turns,
-    user: String,
+    _permit: OwnedSemaphorePermit,
+    _entry: Entry,
 }
 
-impl Drop for Turn {
+/// One of those that are counted, with a turn or without one yet.
+struct Entry {
+    turns: Arc<Semaphore>,
+    all: Turns,
+    whose: String,
+}
+
+impl Drop for Entry {
     fn drop(&mut self) {
-        let mut taken = self.turns.lock();
-        if let Some(of_user) = taken.get_mut(&self.user) {
-            *of_user -= 1;
-            if *of_user == 0 {
-                taken.remove(&self.user);
+        let mut holders = self.all.lock();
+        if let Some(holder) = holders.get_mut(&self.whose) {
+            holder.count -= 1;
+            if holder.count == 0 {
+                holders.remove(&self.whose);
             }
         }
     }
 }
 
+/// The streams that are open: so many of each user, and so many of each namespace.
+#[derive(Clone)]
+pub(super) struct Streams {
+    of_users: Turns,
+    of_namespaces: Turns,
+}
+
+impl Streams {
+    /// At most so many of each.
+    pub(super) fn new(of_a_user: usize, of_a_namespace: usize) -> Self {
+        Self { of_users: Turns::new(of_a_user), of_namespaces: Turns::new(of_a_namespace) }
+    }
+
+    /// A stream of a user to a machine of a namespace, unless one of both has all of its own.
+    pub(super) fn take(&self, user: &str, namespace: &str) -> Option<StreamTurn> {
+        Some(StreamTurn { _of_user: self.of_users.take(user)?, _of_namespace: self.of_namespaces.take(namespace)? })
+    }
+}
+
+/// The turns of a stream; they end when this is dropped.
+pub(super) struct StreamTurn {
+    _of_user: Turn,
+    _of_namespace: Turn,
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn the_users_of_a_namespace_share_its_streams_and_take_none_of_another() {
+        let streams = Streams::new(2, 3);
+        let mut open: Vec<StreamTurn> =
+            ["ada", "ada", "bob"].map(|user| streams.take(user, "one").unwrap()).into_iter().collect();
+        assert!(streams.take("eve", "one").is_none(), "another account of the same namespace");
+        assert!(streams.take("ada", "two").is_none(), "a user has so many in all namespaces together");
+        let _of_another = streams.take("eve", "two").unwrap();
+        open.pop();
+        assert!(streams.take("eve", "one").is_some());
+    }
 
     #[test]
     fn a_user_has_its_own_turns_and_leaves_no_trace() {
-        let turns = Turns::new(16);
+        let turns = Turns::new(16, 0);
         let mut of_ada: Vec<Turn> = (0..16).map(|_| turns.take("ada").unwrap()).collect();
         assert!(turns.take("ada").is_none());
         assert!(turns.take("bob").is_some());
@@ -65,5 +141,44 @@ mod tests {
         assert!(turns.take("ada").is_some());
         of_ada.clear();
         assert!(turns.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_has_the_turn_that_becomes_free_and_not_for_ever() {
+        let turns = Turns::new(1, 2);
+        let first = turns.take("ada").unwrap();
+        let begun = Instant::now();
+        let second = async { turns.wait("ada", begun + SOON).await.expect("it becomes free") };
+        let free = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(first);
+        };
+        let (second, ()) = tokio::join!(second, free);
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        let begun = Instant::now();
+        assert!(turns.wait("ada", begun + SOON).await.is_none());
+        assert!(begun.elapsed() >= SOON && begun.elapsed() < SOON * 2, "{:?}", begun.elapsed());
+        assert!(turns.wait("bob", Instant::now()).await.is_some(), "another one does not wait");
+        drop(second);
+        assert!(turns.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_wait_and_one_that_gives_up_makes_room() {
+        let turns = Turns::new(1, 1);
+        let first = turns.take("ada").unwrap();
+        let until = Instant::now() + SOON;
+        let waiting = tokio::spawn({
+            let turns = turns.clone();
+            async move { turns.wait("ada", until).await.is_some() }
+        });
+        tokio::task::yield_now().await;
+        assert!(turns.wait("ada", until).await.is_none());
+        assert!(Instant::now() < until, "it did not wait at all");
+        waiting.abort();
+        let _ = waiting.await;
+        drop(first);
+        assert!(turns.lock().is_empty());
+        assert!(turns.wait("ada", until).await.is_some());
     }
 }

@@ -17,7 +17,7 @@ use super::names::{LAUNCHERS_UPDATED, OUTDATED_LAUNCHER};
 use super::world::{InstanceView, Launcher, Reported, RoundMemory, Sidecar, World};
 use crate::pod::WRITTEN_IMAGE;
 use crate::reconcilers::Leader;
-use crate::stores::{Instances, Kept, ObjectKey, Pods};
+use crate::stores::{Cached, Instances, ObjectKey, Pods};
 
 /// The sidecar of the supervisor, and the container of QEMU.
 const SIDECAR: &str = "launcher";
@@ -62,7 +62,7 @@ impl Observer {
         }
     }
 
-    fn take(&mut self, pod: &Kept<Pods>) {
+    fn take(&mut self, pod: &Cached<Pods>) {
         // Nearly all pods, nearly always: they are not even read.
         let key = pod.key();
         let launcher = pod.read().ok().as_ref().and_then(launcher);
@@ -193,14 +193,14 @@ pub(super) fn reported(object: &KubeVirt) -> Option<Reported> {
     })
 }
 
-fn read(kept: &Kept<Instances>, launcher: &Launcher) -> Option<InstanceView> {
+fn read(kept: &Cached<Instances>, launcher: &Launcher) -> Option<InstanceView> {
     let vmi = kept.read().ok()?;
     (vmi.metadata.uid.as_deref() == Some(launcher.instance_uid.as_str())).then(|| view(&vmi))
 }
 
 /// Whether an instance has label and condition. The text alone, which any user may write into an instance, proves nothing; it spares
 /// reading those that do not have it.
-fn is_marked(instance: &Kept<Instances>, launcher: &Launcher) -> bool {
+fn is_marked(instance: &Cached<Instances>, launcher: &Launcher) -> bool {
     instance.mentions(label::OUTDATED_LAUNCHER_IMAGE)
         && read(instance, launcher).is_some_and(|view| view.marked.is_some())
 }

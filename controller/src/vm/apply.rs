@@ -15,7 +15,7 @@ use super::{kept, record, status};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, observed_versions, while_trying};
 use crate::data_volumes;
 use crate::events::NewEvent;
-use crate::stores::{Instances, Kept, Machines};
+use crate::stores::{Cached, Instances, Machines};
 use crate::unread::{self, NamespacedName};
 
 pub(super) async fn apply(context: &Context, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
@@ -28,13 +28,17 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
     }
     let mut is_recorded = true;
     for step in &decision.steps {
-        if let Err(error) = take(context, vm, step, object, &mut is_recorded).await {
-            if let Some(message) = error.message() {
-                let failure = failure_of(step, &error);
-                report_failure(context, world, &failure, &format!("could not {}: {message}", failure.action)).await?;
+        is_recorded = match take(context, vm, step, object, is_recorded).await {
+            Ok(is_recorded) => is_recorded,
+            Err(error) => {
+                if let Some(message) = error.message() {
+                    let failure = failure_of(step, &error);
+                    let note = format!("could not {}: {message}", failure.action);
+                    report_failure(context, world, &failure, &note).await?;
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
+        };
     }
     if remembers {
         return Ok(());
@@ -85,17 +89,17 @@ async fn report_failure(context: &Context, world: &World, failure: &Failure, not
     write_status(context, vm, &failed).await
 }
 
-/// Does one step; `is_recorded`: the start has a record that its instance can name.
+/// Does one step, and says whether the start has a record that its instance can name; `is_recorded`: whether it had one before.
 async fn take(
     context: &Context,
     vm: &VirtualMachine,
     step: &Step,
     object: NamespacedName<'_>,
-    is_recorded: &mut bool,
-) -> Result<(), ReconcileError> {
+    is_recorded: bool,
+) -> Result<bool, ReconcileError> {
     let NamespacedName { namespace, name } = object;
     // As it is stored: the answer to a change of one that cannot be read cannot be read either.
-    let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
+    let instances: Api<Cached<Instances>> = Api::namespaced(context.client.clone(), namespace);
     match step {
         Step::CreateDataVolume { name, object, absent_source, is_claimed } => {
             let made = make_data_volume(context, vm, name, object).await;
@@ -105,9 +109,9 @@ async fn take(
             warning.into_iter().for_each(|event| context.record(&vm.object_ref(&()), event));
         }
         Step::RecordRevision { object: revision, replaces } => {
-            *is_recorded = record::record(context, vm, revision, *replaces).await?;
+            return record::record(context, vm, revision, *replaces).await;
         }
-        Step::CreateVmi(vmi) => make_instance(context, vm, vmi, *is_recorded).await?,
+        Step::CreateVmi(vmi) => make_instance(context, vm, vmi, is_recorded).await?,
         Step::DeleteVmi { uid } => {
             let only_this = Preconditions { uid: Some(uid.clone()), resource_version: None };
             let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
@@ -148,7 +152,7 @@ async fn take(
         }
         Step::Keep { value } => keep(context, vm, value).await?,
         Step::RemoveFinalizer { rest } => {
-            let machines: Api<Kept<Machines>> = Api::namespaced(context.client.clone(), namespace);
+            let machines: Api<Cached<Machines>> = Api::namespaced(context.client.clone(), namespace);
             // The list is of this version: one that another program has removed since may not be added again.
             let version = &vm.metadata.resource_version;
             let metadata = json!({ "uid": vm.metadata.uid, "resourceVersion": version, "finalizers": rest });
@@ -161,7 +165,7 @@ async fn take(
             }
         }
     }
-    Ok(())
+    Ok(is_recorded)
 }
 
 async fn make_instance(

@@ -18,7 +18,7 @@ use crate::data_volumes;
 use crate::durations::Durations;
 use crate::reconciler::{Pause, Reconcile};
 use crate::reconcilers::{Leader, Waiter};
-use crate::stores::{Instances, Kept, Machines, ObjectKey};
+use crate::stores::{Cached, Instances, Machines, ObjectKey};
 use crate::unreadable;
 use decide::{Decision, Step, World, decide};
 
@@ -28,7 +28,7 @@ pub struct Reconciler(pub Arc<Leader>);
 impl Reconcile for Reconciler {
     type Kind = Machines;
 
-    async fn reconcile(&self, object: &Kept<Machines>, _: u32) -> Result<Option<Pause>, ReconcileError> {
+    async fn reconcile(&self, object: &Cached<Machines>, _: u32) -> Result<Option<Pause>, ReconcileError> {
         let leader = &self.0;
         leader.waiting.forget(&Waiter::Machine(object.key()));
         let mut vm = match object.read_to_remove() {
@@ -102,7 +102,7 @@ fn asks_afresh(decision: &Decision) -> bool {
 async fn afresh(leader: &Leader, world: World, decision: &Decision) -> Result<Option<World>, ReconcileError> {
     let (namespace, name) = (world.vm.metadata.namespace.clone(), world.vm.metadata.name.clone());
     let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-    let machines: Api<Kept<Machines>> = Api::namespaced(leader.context.client.clone(), &namespace);
+    let machines: Api<Cached<Machines>> = Api::namespaced(leader.context.client.clone(), &namespace);
     let found = machines.get_opt(&name).await.map_err(while_trying("get the VirtualMachine"))?;
     let Some(vm) = found.map(|found| found.read_to_remove()).transpose()? else { return Ok(None) };
     if vm.metadata.uid != world.vm.metadata.uid {
@@ -112,7 +112,7 @@ async fn afresh(leader: &Leader, world: World, decision: &Decision) -> Result<Op
     let vmi = if makes {
         world.vmi
     } else {
-        let instances: Api<Kept<Instances>> = Api::namespaced(leader.context.client.clone(), &namespace);
+        let instances: Api<Cached<Instances>> = Api::namespaced(leader.context.client.clone(), &namespace);
         let found = instances.get_opt(&name).await.map_err(while_trying("get the VirtualMachineInstance"))?;
         found.map(|found| found.read().or_else(|_| found.remnant())).transpose()?
     };

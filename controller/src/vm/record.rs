@@ -1,4 +1,5 @@
-//! Has written down what is started (`revision`). A record is for a comparison later on: no start waits for one that is refused.
+//! Has written down what is started (`revision`). A record is for a comparison later on: no start waits for one that is refused. One of
+//! another owner keeps its machine from its start, as in KubeVirt: the instance would name it.
 
 use garboard_api::conditions::Reason;
 use garboard_api::metadata::label;
@@ -7,6 +8,7 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Resource};
 
+use super::revision;
 use crate::context::{Context, ReconcileError, made_by_us, while_trying};
 use crate::events::NewEvent;
 use crate::unread::{self, NamespacedName};
@@ -19,7 +21,7 @@ pub(super) const ACTION: &str = "create the ControllerRevision of the machine";
 enum Outcome {
     /// It is new.
     Made,
-    /// There is one of its name, which is that of this very generation of this machine.
+    /// This machine has one of this generation.
     Known,
     /// A quota, a policy or a right that is missing keeps it from being made.
     Refused,
@@ -49,7 +51,7 @@ fn is_refusal(code: u16) -> bool {
 /// whether the instance can name the record; where it cannot, the machine has an event.
 ///
 /// # Errors
-/// The API server could not be reached, or cannot answer now.
+/// The API server could not be reached, or cannot answer now; another owner has taken the name.
 pub(super) async fn record(
     context: &Context,
     vm: &VirtualMachine,
@@ -59,7 +61,7 @@ pub(super) async fn record(
     let namespace = NamespacedName::of(&vm.metadata)?.namespace;
     let outcome = match unread::create(&context.client, namespace, &made_by_us(), revision).await {
         Ok(()) => Outcome::Made,
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Outcome::Known,
+        Err(kube::Error::Api(status)) if status.is_already_exists() => existing(context, vm, revision).await?,
         Err(kube::Error::Api(status)) if is_refusal(status.code) => {
             let note = format!("could not {ACTION}: {}; the machine is started without it", status.message);
             context.record(&vm.object_ref(&()), NewEvent::warning(Reason::FailedCreate, note));
@@ -71,6 +73,25 @@ pub(super) async fn record(
         drop_earlier(context, namespace, revision).await;
     }
     Ok(outcome != Outcome::Refused)
+}
+
+/// Whose the record is that has the name already: it is that of this very generation of this machine, unless another client made it.
+async fn existing(
+    context: &Context,
+    vm: &VirtualMachine,
+    revision: &ControllerRevision,
+) -> Result<Outcome, ReconcileError> {
+    let NamespacedName { namespace, name } = NamespacedName::of(&revision.metadata)?;
+    let revisions: Api<ControllerRevision> = Api::namespaced(context.client.clone(), namespace);
+    match revisions.get_opt(name).await {
+        Ok(Some(found)) if revision::is_of(&found, vm) => Ok(Outcome::Known),
+        Ok(Some(_)) => {
+            Err(ReconcileError::Refused { message: format!("{name} exists and belongs to another owner; delete it") })
+        }
+        // It has been deleted since.
+        Ok(None) => Err(ReconcileError::Overtaken),
+        Err(error) => Err(while_trying("read the ControllerRevision of the machine")(error)),
+    }
 }
 
 /// One that stays although it is of no use keeps no machine from its start.

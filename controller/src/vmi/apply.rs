@@ -12,7 +12,7 @@ use super::{fields, leaving, out_of_memory, start, status};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, observed_versions, while_trying};
 use crate::events::{EventReason, NewEvent};
 use crate::reconcilers::Leader;
-use crate::stores::{Instances, Kept, Pods};
+use crate::stores::{Cached, Instances, Pods};
 use crate::unread::{self, NamespacedName};
 
 const CREATE_CLAIM: &str = "create the claim for the firmware's variables";
@@ -20,6 +20,7 @@ const CREATE_CLAIM: &str = "create the claim for the firmware's variables";
 pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
     let (context, vmi) = (&leader.context, &world.vmi);
     let object = NamespacedName::of(&vmi.metadata)?;
+    record_end(leader, vmi, leaving::ended(vmi));
     for step in &decision.steps {
         if let Err(error) = take(leader, vmi, step, object).await {
             // What could not be done is written in the status, for an event is soon forgotten; and once as an event.
@@ -52,6 +53,16 @@ struct Failure {
     reason: Reason,
     /// What could not be done.
     action: &'static str,
+}
+
+/// Has the end of an instance that is deleted written as an event, once.
+fn record_end(leader: &Leader, vmi: &VirtualMachineInstance, end: Option<NewEvent>) {
+    let uid = vmi.metadata.uid.as_deref().unwrap_or_default();
+    if let Some(event) = end
+        && leader.histories.records_end(uid)
+    {
+        leader.context.record(&vmi.object_ref(&()), event);
+    }
 }
 
 fn failure_of(step: &Step) -> Option<Failure> {
@@ -114,7 +125,7 @@ async fn take(
             annotated(context, vmi, written)?;
         }
         Step::RemoveFinalizer { rest } => {
-            let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
+            let instances: Api<Cached<Instances>> = Api::namespaced(context.client.clone(), namespace);
             leader.histories.forget(uid);
             // The list is of this version: one that another program has removed since may not be added again.
             let version = &vmi.metadata.resource_version;
@@ -122,10 +133,10 @@ async fn take(
             let patch = json!({ "metadata": metadata });
             match instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Ok(_) => {
-                    let deleted = leaving::deleted(vmi);
-                    deleted.into_iter().for_each(|event| context.record(&vmi.object_ref(&()), event));
+                    record_end(leader, vmi, leaving::deleted(vmi));
+                    leader.histories.forget_end(uid);
                 }
-                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(kube::Error::Api(status)) if status.is_not_found() => leader.histories.forget_end(uid),
                 Err(kube::Error::Api(status)) if status.is_conflict() => return Err(ReconcileError::Overtaken),
                 Err(error) => return Err(while_trying("remove the finalizers of the VirtualMachineInstance")(error)),
             }

@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_api::conditions::Reason;
-use garboard_api::metadata::finalizer;
 use garboard_api::v1::VirtualMachineInstanceStatus;
 use garboard_api::{ClusterConfig, Phase, VirtualMachineInstance};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use super::history::PodHistory;
+use super::leaving::is_ours;
 use super::situation::{Case, Situation, is_due};
 use super::status::Parts;
 use super::{place, readiness, start, status};
@@ -189,8 +189,7 @@ fn leave(case: &Case<'_>) -> Option<Step> {
         return Some(Step::DeletePod { name, uid });
     }
     let finalizers = case.world.vmi.metadata.finalizers.clone().unwrap_or_default();
-    let is_ours = |name: &String| name == finalizer::FOREGROUND_DELETE || name == finalizer::CONTROLLER;
-    if case.may_run_for.is_some() || !finalizers.iter().any(is_ours) {
+    if case.may_run_for.is_some() || !finalizers.iter().any(|name| is_ours(name)) {
         return None;
     }
     Some(Step::RemoveFinalizer { rest: finalizers.into_iter().filter(|name| !is_ours(name)).collect() })

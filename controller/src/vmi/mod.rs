@@ -31,7 +31,7 @@ use crate::data_volumes::LONGEST_WAIT;
 use crate::durations::Durations;
 use crate::reconciler::{Pause, Reconcile};
 use crate::reconcilers::{Leader, Waiter};
-use crate::stores::{Instances, Kept, ObjectKey};
+use crate::stores::{Cached, Instances, ObjectKey};
 use crate::unreadable;
 
 /// How soon is looked for a pod that the watch is about to deliver; it wakes the reconciler earlier.
@@ -43,7 +43,7 @@ pub struct Reconciler(pub Arc<Leader>);
 impl Reconcile for Reconciler {
     type Kind = Instances;
 
-    async fn reconcile(&self, object: &Kept<Instances>, _: u32) -> Result<Option<Pause>, ReconcileError> {
+    async fn reconcile(&self, object: &Cached<Instances>, _: u32) -> Result<Option<Pause>, ReconcileError> {
         let leader = &self.0;
         leader.waiting.forget(&Waiter::Instance(object.key()));
         let mut vmi = match object.read_to_remove() {
@@ -118,7 +118,7 @@ async fn afresh(
 ) -> Result<Option<World>, ReconcileError> {
     let namespace = vmi.metadata.namespace.as_deref().unwrap_or_default();
     let name = vmi.metadata.name.as_deref().unwrap_or_default();
-    let instances: Api<Kept<Instances>> = Api::namespaced(leader.context.client.clone(), namespace);
+    let instances: Api<Cached<Instances>> = Api::namespaced(leader.context.client.clone(), namespace);
     let found = instances.get_opt(name).await.map_err(while_trying("get the VirtualMachineInstance"))?;
     match found.map(|found| found.read_to_remove()).transpose()? {
         Some(fresh) if fresh.metadata.uid == vmi.metadata.uid => observe::observe(leader, &fresh, pod).await.map(Some),

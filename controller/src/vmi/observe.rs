@@ -18,7 +18,7 @@ use crate::data_volumes::observe::{self, Claims};
 use crate::data_volumes::{self, ProgressByName};
 use crate::pod::{self, LauncherImage};
 use crate::reconcilers::{Leader, Waiter};
-use crate::stores::{Kept, ObjectKey, Pods};
+use crate::stores::{Cached, ObjectKey, Pods};
 use crate::time::elapsed;
 
 /// How long the watch may take to deliver a pod that was just made, before the API server is asked for it.
@@ -51,7 +51,7 @@ pub(super) async fn look_up(leader: &Leader, vmi: &VirtualMachineInstance) -> Re
         return Ok(PodLookup::Expected);
     }
     let namespace = vmi.metadata.namespace.as_deref().unwrap_or_default();
-    let pods: Api<Kept<Pods>> = Api::namespaced(leader.context.client.clone(), namespace);
+    let pods: Api<Cached<Pods>> = Api::namespaced(leader.context.client.clone(), namespace);
     let of_vmi = ListParams::default().labels(&format!("{}={uid}", label::CREATED_BY));
     let found = pods.list(&of_vmi).await.map_err(while_trying("list the launcher pods of an instance"))?;
     let owned = found.items.into_iter().filter(|pod| pod.controller().is_some_and(|owner| owner.uid == uid));
@@ -60,7 +60,7 @@ pub(super) async fn look_up(leader: &Leader, vmi: &VirtualMachineInstance) -> Re
 }
 
 /// One of an instance's pods: one that is not over, and of several that with the name that this release gives.
-fn choose(vmi: &VirtualMachineInstance, pods: &[Arc<Kept<Pods>>]) -> Result<Option<Pod>, ReconcileError> {
+fn choose(vmi: &VirtualMachineInstance, pods: &[Arc<Cached<Pods>>]) -> Result<Option<Pod>, ReconcileError> {
     let pods: Vec<Pod> = pods.iter().map(|pod| pod.read()).collect::<Result<_, _>>()?;
     let name = pod::name(vmi);
     Ok(pods.into_iter().min_by_key(|pod| (pod_status::is_over(pod), pod.metadata.name != name)))

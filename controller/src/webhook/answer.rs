@@ -11,7 +11,7 @@ const MOST_CAUSES: usize = 10;
 const UNPROCESSABLE: u16 = 422;
 const FORBIDDEN: u16 = 403;
 
-/// A refusal with its causes: code 422, reason `Invalid`, one line for each fault.
+/// A refusal with its causes: code 422, reason `Invalid`.
 pub(super) fn refuse(response: AdmissionResponse, faults: &[Fault]) -> AdmissionResponse {
     let causes = faults.iter().take(MOST_CAUSES).map(|fault| StatusCause {
         reason: fault.code.reason().to_owned(),
@@ -51,15 +51,14 @@ pub(super) fn denied(mut response: AdmissionResponse, status: Status) -> Admissi
     response
 }
 
+/// All faults in one line, as KubeVirt has its messages.
 fn message(faults: &[Fault]) -> String {
-    if let [only] = faults {
-        return only.to_string();
-    }
-    let mut lines: Vec<String> = faults.iter().take(MOST_CAUSES).map(|fault| format!("\n  {fault}")).collect();
-    if faults.len() > MOST_CAUSES {
-        lines.push(format!("\n  and {} more", faults.len() - MOST_CAUSES));
-    }
-    lines.concat()
+    let texts: Vec<String> = faults.iter().take(MOST_CAUSES).map(ToString::to_string).collect();
+    let more = match faults.len().saturating_sub(MOST_CAUSES) {
+        0 => String::new(),
+        more => format!(", and {more} more validation errors"),
+    };
+    texts.join(", ") + &more
 }
 
 /// Warnings that `kubectl` shows. The API server cuts them at 256 characters each, and all at 4096.
@@ -67,4 +66,36 @@ pub(super) fn warn(mut response: AdmissionResponse, warnings: &[Fault]) -> Admis
     let texts: Vec<String> = warnings.iter().take(MOST_CAUSES).map(ToString::to_string).collect();
     response.warnings = Some(texts).filter(|texts| !texts.is_empty());
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use garboard_api::{FaultCode, FieldPath};
+
+    use super::*;
+
+    #[test]
+    fn faults_are_one_line_and_the_eleventh_is_counted() {
+        let faults: Vec<Fault> = (0..12)
+            .map(|number| {
+                let path = FieldPath::from("spec.x").index(number);
+                Fault::new(path, FaultCode::Invalid, "no").instead("write 1")
+            })
+            .collect();
+        let table = [
+            (1, "spec.x[0]: no; write 1".to_owned()),
+            (2, "spec.x[0]: no; write 1, spec.x[1]: no; write 1".to_owned()),
+            (12, {
+                let first = (0..10).map(|number| format!("spec.x[{number}]: no; write 1")).collect::<Vec<_>>();
+                format!("{}, and 2 more validation errors", first.join(", "))
+            }),
+        ];
+        for (count, text) in table {
+            assert_eq!(message(&faults[..count]), text);
+        }
+        let request = AdmissionResponse::invalid("");
+        let response = refuse(request, &faults);
+        assert_eq!((response.result.code, response.result.reason.as_str()), (422, "Invalid"));
+        assert_eq!(response.result.details.map(|details| details.causes.len()), Some(10));
+    }
 }

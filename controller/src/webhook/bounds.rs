@@ -1,4 +1,5 @@
-//! What a request to the webhooks may take: time and bytes. What connections may take is in [`super::listener`].
+//! What a request to the webhooks, or to the subresource API, may take: time and bytes. What connections may take is in
+//! [`super::listener`].
 //!
 //! ```text
 //!   body         read within a time and a size of its own, before a turn; all bodies together have a size
@@ -8,11 +9,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use futures::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -29,21 +30,65 @@ pub(crate) struct Limits {
     pub(crate) at_once: usize,
     /// Bytes of all bodies that are being read or wait for their turn.
     pub(crate) bytes: usize,
+    /// Bytes of one body. A request with [`Longest`] has less.
+    pub(crate) largest: usize,
     /// How long a body may take: API servers send it in one go.
     pub(crate) reading: Duration,
     /// How long a request may take after it was read.
     pub(crate) judging: Duration,
+    /// The answer to a request that exceeds them.
+    pub(crate) exceeded: fn(Exceeded) -> Response,
+}
+
+/// What a request has exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exceeded {
+    /// Its body ended before its end.
+    Broken,
+    /// Its body is larger.
+    Size {
+        /// Than this, bytes.
+        largest: usize,
+    },
+    /// Its body was not there in time.
+    Reading {
+        /// The time.
+        within: Duration,
+    },
+    /// It was not answered in time.
+    Judging {
+        /// The time.
+        within: Duration,
+    },
+}
+
+/// The most bytes of a request's body, where a layer around this one knows what it is for: an extension of the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Longest(pub(crate) usize);
+
+/// An answer without a body: what API servers make of it does not depend on one.
+fn code_alone(exceeded: Exceeded) -> Response {
+    let code = match exceeded {
+        Exceeded::Broken => StatusCode::BAD_REQUEST,
+        Exceeded::Size { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        Exceeded::Reading { .. } => StatusCode::REQUEST_TIMEOUT,
+        Exceeded::Judging { .. } => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    code.into_response()
 }
 
 impl Limits {
     /// API servers wait ten seconds for an answer.
-    pub(crate) const USUAL: Self =
-        Self { at_once: 8, bytes: 64 << 20, reading: Duration::from_secs(2), judging: Duration::from_secs(7) };
+    pub(crate) const USUAL: Self = Self {
+        at_once: 8,
+        bytes: 64 << 20,
+        largest: LARGEST_REQUEST,
+        reading: Duration::from_secs(2),
+        judging: Duration::from_secs(7),
+        exceeded: code_alone,
+    };
     /// Evictions ask the API server, and wait for it: they have turns of their own, and take none of others'.
     pub(crate) const EVICTIONS: Self = Self { at_once: 64, bytes: 4 << 20, ..Self::USUAL };
-    /// Requests of the subresource API ask the API server a few times each; clients wait for half a minute and longer.
-    pub(crate) const SUBRESOURCES: Self =
-        Self { at_once: 256, bytes: 16 << 20, judging: Duration::from_secs(25), ..Self::USUAL };
 }
 
 /// Only requests of a known path are read; each takes its turn when it was read.
@@ -66,33 +111,56 @@ async fn in_turn(
     proof: Option<Extension<RequestRead>>,
     request: Request,
     next: Next,
-) -> Result<Response, StatusCode> {
+) -> Response {
+    let answered = judged(&turns, proof, request, next).await;
+    answered.unwrap_or_else(turns.limits.exceeded)
+}
+
+async fn judged(
+    turns: &Turns,
+    proof: Option<Extension<RequestRead>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Exceeded> {
+    let Limits { reading, judging, largest, .. } = turns.limits;
     let (head, body) = request.into_parts();
-    let read = tokio::time::timeout(turns.limits.reading, whole(body, &turns.bytes)).await;
-    let (bytes, _room) = read.map_err(|_| StatusCode::REQUEST_TIMEOUT)??;
+    let largest = head.extensions.get::<Longest>().map_or(largest, |longest| longest.0.min(largest));
+    let read = tokio::time::timeout(reading, whole(body, largest, &turns.bytes)).await;
+    let (bytes, _room) = read.map_err(|_| Exceeded::Reading { within: reading })??;
     if let Some(Extension(proof)) = proof {
         proof.give();
     }
+    let late = Exceeded::Judging { within: judging };
     let answer = async {
         // A semaphore that nothing closes.
-        let _turn = turns.turn.acquire().await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        let _turn = turns.turn.acquire().await.map_err(|_| late)?;
         Ok(next.run(Request::from_parts(head, Body::from(bytes))).await)
     };
-    tokio::time::timeout(turns.limits.judging, answer).await.unwrap_or(Err(StatusCode::SERVICE_UNAVAILABLE))
+    tokio::time::timeout(judging, answer).await.unwrap_or(Err(late))
 }
 
 /// Reads a body. What arrives takes its part of the bytes there are for all; what is only promised takes none.
-async fn whole(body: Body, room: &Arc<Semaphore>) -> Result<(Bytes, Option<OwnedSemaphorePermit>), StatusCode> {
+async fn whole(
+    body: Body,
+    largest: usize,
+    room: &Arc<Semaphore>,
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Exceeded> {
+    let too_large = Exceeded::Size { largest };
+    // Its head says so: nothing of it is read.
+    if u64::try_from(largest).is_ok_and(|largest| body.size_hint().lower() > largest) {
+        return Err(too_large);
+    }
     let mut frames = body.into_data_stream();
     let mut bytes = Vec::new();
     let mut held: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = frames.next().await {
-        let frame = frame.map_err(|_| StatusCode::BAD_REQUEST)?;
-        if bytes.len() + frame.len() > LARGEST_REQUEST {
-            return Err(StatusCode::PAYLOAD_TOO_LARGE);
+        let frame = frame.map_err(|_| Exceeded::Broken)?;
+        if bytes.len() + frame.len() > largest {
+            return Err(too_large);
         }
-        let part = u32::try_from(frame.len()).map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
-        let more = room.clone().acquire_many_owned(part).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+        let part = u32::try_from(frame.len()).map_err(|_| too_large)?;
+        // A semaphore that nothing closes.
+        let more = room.clone().acquire_many_owned(part).await.map_err(|_| Exceeded::Broken)?;
         match &mut held {
             Some(held) => held.merge(more),
             None => held = Some(more),
@@ -169,5 +237,12 @@ mod tests {
         assert_eq!(status(&mut begin(address, "/read", LARGEST_REQUEST, LARGEST_REQUEST).await).await, Some(200));
         let answer = status(&mut begin(address, "/read", LARGEST_REQUEST + 1, LARGEST_REQUEST + 1).await).await;
         assert!(answer.is_none() || answer == Some(413), "{answer:?}");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_promised_too_large_is_refused_before_it_is_sent() {
+        let address = serve(Limits { largest: 1000, ..LIMITS }, Places::USUAL);
+        assert_eq!(status(&mut begin(address, "/read", 1000, 1000).await).await, Some(200));
+        assert_eq!(status(&mut begin(address, "/read", 1001, 0).await).await, Some(413));
     }
 }

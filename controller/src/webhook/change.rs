@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use garboard_api::defaults::GRACE_PERIOD_SECONDS;
 use garboard_api::validate::RESERVED_LABELS;
 use garboard_api::{Fault, FaultCode, FieldPath};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-use super::Request;
+use super::{Request, Writer};
 
 /// Why a change is refused.
 pub(super) enum Denial {
@@ -26,14 +27,20 @@ pub(super) fn is_of_metadata_only(request: &Request) -> bool {
     }
 }
 
-/// An instance is what its guest was started with: its specification never changes. Its status is Garboard's.
-pub(super) fn of_instance(old: &DynamicObject, new: &DynamicObject, is_ours: bool) -> Result<(), Denial> {
-    if let Some(path) = difference(old.data.get("spec"), new.data.get("spec"), FieldPath::from("spec")) {
+/// The time that a guest has to shut down.
+const GRACE: &str = "terminationGracePeriodSeconds";
+
+/// An instance is what its guest was started with: its specification does not change, except that the controller may leave it
+/// less time to shut down. Its status is Garboard's.
+pub(super) fn of_instance(old: &DynamicObject, new: &DynamicObject, writer: Writer) -> Result<(), Denial> {
+    let (before, after) = (old.data.get("spec"), new.data.get("spec"));
+    let judged = if writer == Writer::Controller { unshortened(before, after) } else { after.cloned() };
+    if let Some(path) = difference(before, judged.as_ref(), FieldPath::from("spec")) {
         let fault = Fault::new(path, FaultCode::Invalid, "a machine that runs keeps what it was started with");
         let advice = "change the VirtualMachine it was made from, and restart that";
         return Err(Denial::Fault(Box::new(fault.instead(advice))));
     }
-    if is_ours {
+    if writer != Writer::Other {
         return Ok(());
     }
     if old.data.get("status") != new.data.get("status") {
@@ -46,6 +53,24 @@ pub(super) fn of_instance(old: &DynamicObject, new: &DynamicObject, is_ours: boo
         Some(key) => Err(Denial::Fault(Box::new(reserved(key)))),
         None => Ok(()),
     }
+}
+
+/// The specification after a change, with the time of before if it was shortened.
+fn unshortened(before: Option<&Value>, after: Option<&Value>) -> Option<Value> {
+    let written = |spec: Option<&Value>| spec.and_then(|spec| spec.get(GRACE)).cloned();
+    let own = written(before).map_or(Some(i64::from(GRACE_PERIOD_SECONDS)), |own| own.as_i64());
+    let is_shorter = match (own, written(after).and_then(|seconds| seconds.as_i64())) {
+        (Some(own), Some(seconds)) => (0..own).contains(&seconds),
+        (None, _) | (_, None) => false,
+    };
+    let mut judged = after.cloned()?;
+    if let Some(fields) = judged.as_object_mut().filter(|_| is_shorter) {
+        match written(before) {
+            Some(own) => drop(fields.insert(GRACE.to_owned(), own)),
+            None => drop(fields.remove(GRACE)),
+        }
+    }
+    Some(judged)
 }
 
 fn reserved(key: &str) -> Fault {

@@ -11,7 +11,7 @@
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
-use std::future::{Future, Ready, ready};
+use std::future::{Future, Ready, poll_fn, ready};
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -154,7 +154,9 @@ impl<S> Accept<TcpStream, S> for Listener {
     type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        ready(stream.peer_addr().and_then(|peer| {
+        // A keystroke's echo, or the answer on a new connection, would wait for the acknowledgement of what was sent before it: 40 ms.
+        let peer = stream.set_nodelay(true).and_then(|()| stream.peer_addr());
+        ready(peer.and_then(|peer| {
             let full = || io::Error::other("there are too many connections");
             let Entered { proof, leaves, place } = self.enter(peer.ip().to_canonical()).ok_or_else(full)?;
             let service = Extension(proof.clone()).layer(service);
@@ -187,6 +189,20 @@ pub(crate) struct Bounded {
 }
 
 impl Bounded {
+    /// Waits until something has arrived.
+    ///
+    /// # Errors
+    /// The connection is over, or broke.
+    pub(crate) async fn readable(&mut self) -> io::Result<()> {
+        poll_fn(|context| {
+            if self.is_over(context) {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.stream.poll_read_ready(context)
+        })
+        .await
+    }
+
     fn is_over(&mut self, context: &mut Context<'_>) -> bool {
         if !self.is_over && !self.proof.is_given() {
             self.is_over =
@@ -260,6 +276,15 @@ mod tests {
     async fn ends(stream: &mut TcpStream) -> bool {
         let mut rest = Vec::new();
         tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn small_writes_do_not_wait_for_each_other() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let (stream, _) = Listener::new(PLACES).accept(stream, ()).await.unwrap();
+        assert!(stream.stream.nodelay().unwrap());
     }
 
     /// An API server keeps a connection that it opened and did not need, and makes a call on it up to 90 s later.

@@ -31,7 +31,7 @@ use uuid::Uuid;
 use crate::stores::ObjectKey;
 
 pub use mutate::mutate;
-pub use server::{Gate, run};
+pub use server::{Readiness, run};
 pub use validate::validate;
 
 /// What is asked.
@@ -49,13 +49,33 @@ pub struct AdmissionContext<'a> {
     pub kubevirts: &'a [ObjectKey],
 }
 
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writer {
+    /// The controller.
+    Controller,
+    /// A node agent.
+    Agent,
+    /// Another user.
+    Other,
+}
+
 impl AdmissionContext<'_> {
+    fn writer(&self, request: &Request) -> Writer {
+        let user = request.user_info.username.as_deref().unwrap_or_default();
+        let is = |account: &str| user == format!("system:serviceaccount:{}:{account}", self.namespace);
+        if is("garboard-controller") {
+            Writer::Controller
+        } else if is("garboard-node") {
+            Writer::Agent
+        } else {
+            Writer::Other
+        }
+    }
+
     /// Whether it is Garboard itself that asks.
     fn is_ours(&self, request: &Request) -> bool {
-        let user = request.user_info.username.as_deref().unwrap_or_default();
-        ["garboard-controller", "garboard-node"]
-            .iter()
-            .any(|account| user == format!("system:serviceaccount:{}:{account}", self.namespace))
+        self.writer(request) != Writer::Other
     }
 }
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 /// What a webhook is asked for: the first segment of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum Webhook {
     /// Filling in.
     Mutate,
     /// Judging.
@@ -19,7 +19,7 @@ pub enum Question {
     Evict,
 }
 
-impl Question {
+impl Webhook {
     const ALL: [Self; 3] = [Self::Mutate, Self::Validate, Self::Evict];
 
     fn name(self) -> &'static str {
@@ -62,30 +62,30 @@ impl Paths {
     /// Reads the data of the Secret; none where one is missing, or is nothing that was put there.
     #[must_use]
     pub fn read(data: &BTreeMap<String, ByteString>) -> Option<Self> {
-        let segment = |question: Question| {
-            let text = std::str::from_utf8(&data.get(&question.field())?.0).ok()?;
+        let segment = |webhook: Webhook| {
+            let text = std::str::from_utf8(&data.get(&webhook.field())?.0).ok()?;
             let is_ours = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
             is_ours.then(|| text.to_owned())
         };
-        let [mutate, validate, evict] = Question::ALL.map(segment);
+        let [mutate, validate, evict] = Webhook::ALL.map(segment);
         Some(Self { mutate: mutate?, validate: validate?, evict: evict? })
     }
 
     /// For the data of the Secret.
     pub fn write(&self) -> impl Iterator<Item = (String, ByteString)> + '_ {
-        Question::ALL.iter().map(|each| (each.field(), ByteString(self.segment(*each).as_bytes().to_vec())))
+        Webhook::ALL.iter().map(|each| (each.field(), ByteString(self.segment(*each).as_bytes().to_vec())))
     }
 
     /// The path of a webhook.
     #[must_use]
-    pub fn of(&self, question: Question) -> String {
-        format!("/{}/{}", question.name(), self.segment(question))
+    pub fn of(&self, webhook: Webhook) -> String {
+        format!("/{}/{}", webhook.name(), self.segment(webhook))
     }
 
     /// Whether it is the path of a webhook. The time that it takes does not depend on how much of it is right.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
-        Question::ALL.iter().fold(false, |found, each| found | is_same(self.of(*each).as_bytes(), path.as_bytes()))
+        Webhook::ALL.iter().fold(false, |found, each| found | is_same(self.of(*each).as_bytes(), path.as_bytes()))
     }
 
     /// Whether requests at a path are answered. While the Secret has no segments, the leader is of an earlier version, and API
@@ -93,15 +93,15 @@ impl Paths {
     #[must_use]
     pub fn are_known(paths: Option<&Self>, path: &str) -> bool {
         let plain =
-            || path.strip_prefix('/').is_some_and(|segment| Question::ALL.iter().any(|each| each.name() == segment));
+            || path.strip_prefix('/').is_some_and(|segment| Webhook::ALL.iter().any(|each| each.name() == segment));
         paths.map_or_else(plain, |paths| paths.has(path))
     }
 
-    fn segment(&self, question: Question) -> &str {
-        match question {
-            Question::Mutate => &self.mutate,
-            Question::Validate => &self.validate,
-            Question::Evict => &self.evict,
+    fn segment(&self, webhook: Webhook) -> &str {
+        match webhook {
+            Webhook::Mutate => &self.mutate,
+            Webhook::Validate => &self.validate,
+            Webhook::Evict => &self.evict,
         }
     }
 }
@@ -119,12 +119,12 @@ mod tests {
     #[test]
     fn each_webhook_has_a_path_that_is_not_guessed() {
         let (paths, others) = (Paths::random(), Paths::random());
-        for question in Question::ALL {
-            let path = paths.of(question);
+        for webhook in Webhook::ALL {
+            let path = paths.of(webhook);
             assert!(paths.has(&path), "{path}");
             assert!(!others.has(&path), "{path}");
-            assert!(!paths.has(&format!("/{}", question.name())) && !paths.has(&path[..path.len() - 1]), "{path}");
-            assert!(!paths.has(&format!("{path}0")) && !paths.has(&path.replace(question.name(), "x")), "{path}");
+            assert!(!paths.has(&format!("/{}", webhook.name())) && !paths.has(&path[..path.len() - 1]), "{path}");
+            assert!(!paths.has(&format!("{path}0")) && !paths.has(&path.replace(webhook.name(), "x")), "{path}");
         }
         assert!(!paths.has(&format!("/evict/{}", paths.mutate)), "one webhook's segment opened another");
     }
@@ -135,7 +135,7 @@ mod tests {
         for path in ["/mutate", "/validate", "/evict"] {
             assert!(Paths::are_known(None, path) && !Paths::are_known(Some(&paths), path), "{path}");
         }
-        let path = paths.of(Question::Evict);
+        let path = paths.of(Webhook::Evict);
         assert!(Paths::are_known(Some(&paths), &path) && !Paths::are_known(None, &path));
         assert!(!Paths::are_known(None, "/") && !Paths::are_known(None, "evict"));
     }

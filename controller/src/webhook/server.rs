@@ -29,7 +29,7 @@ use crate::shutdown::Stages;
 use crate::stores::ObjectKey;
 
 /// Whether a server can be asked: true once it has a certificate and listens.
-pub type Gate = watch::Receiver<bool>;
+pub type Readiness = watch::Receiver<bool>;
 
 /// Serves until all is drained. `ready` is set when it listens, with the first certificate.
 ///
@@ -197,7 +197,7 @@ fn usable(context: Context) -> impl futures::Stream<Item = (Arc<rustls::ServerCo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::webhook::paths::Question;
+    use crate::webhook::paths::Webhook;
 
     #[test]
     fn a_panic_ends_the_request_that_it_happened_in() {
@@ -248,7 +248,7 @@ mod tests {
             let read = |()| -> Option<(Result<&'static str, std::io::Error>, ())> { panic!("it was read") };
             axum::body::Body::from_stream(futures::stream::unfold((), move |state| std::future::ready(read(state))))
         };
-        let evict = first.of(Question::Evict);
+        let evict = first.of(Webhook::Evict);
         for path in ["/evict", "/", "/evict/x", "/mutate", &evict.replace("evict", "validate"), &format!("{evict}/x")] {
             assert_eq!(status(path, unread()).await, StatusCode::NOT_FOUND, "{path}");
         }
@@ -256,6 +256,6 @@ mod tests {
         let second = Paths::random();
         known.send_replace(Some(second.clone()));
         assert_eq!(status(&evict, unread()).await, StatusCode::NOT_FOUND);
-        assert_eq!(status(&second.of(Question::Evict), "{}".into()).await, StatusCode::OK);
+        assert_eq!(status(&second.of(Webhook::Evict), "{}".into()).await, StatusCode::OK);
     }
 }

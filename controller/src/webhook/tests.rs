@@ -144,6 +144,36 @@ fn what_a_guest_was_started_with_does_not_change() {
 }
 
 #[test]
+fn the_controller_alone_may_leave_a_guest_less_time() {
+    let old = filled(&instance());
+    let with = |seconds: Value| {
+        let mut new = old.clone();
+        new["spec"]["terminationGracePeriodSeconds"] = seconds;
+        new
+    };
+    let controller = "system:serviceaccount:garboard:garboard-controller";
+    let mut and_more = with(json!(0));
+    and_more["spec"]["domain"]["memory"]["guest"] = json!("128Mi");
+    let own = old["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap();
+    let table = [
+        (controller, with(json!(0)), ""),
+        (controller, with(json!(own - 1)), ""),
+        (controller, with(json!(own + 1)), "spec.terminationGracePeriodSeconds: "),
+        (controller, with(json!(-1)), "spec.terminationGracePeriodSeconds: "),
+        (controller, with(Value::Null), "spec.terminationGracePeriodSeconds: "),
+        (controller, and_more, "spec.domain.memory.guest: "),
+        ("system:serviceaccount:garboard:garboard-node", with(json!(0)), "spec.terminationGracePeriodSeconds: "),
+        ("system:serviceaccount:other:garboard-controller", with(json!(0)), "spec.terminationGracePeriodSeconds: "),
+        ("me", with(json!(0)), "spec.terminationGracePeriodSeconds: "),
+    ];
+    for (user, new, refused) in table {
+        let response = ask(validate, (user, &new, Some(&old)));
+        let message = response.result.message;
+        assert!(response.allowed == refused.is_empty() && message.starts_with(refused), "{user} {new}: {message}");
+    }
+}
+
+#[test]
 fn the_status_and_the_labels_of_an_instance_are_ours() {
     let old = filled(&instance());
     let mut running = old.clone();

@@ -18,7 +18,7 @@ pub fn validate(request: &Request, context: &AdmissionContext<'_>) -> AdmissionR
         && request.operation == Operation::Update
         && request.kind.kind == "VirtualMachineInstance"
     {
-        return match change::of_instance(old, object, is_ours) {
+        return match change::of_instance(old, object, context.writer(request)) {
             Ok(()) => response,
             Err(change::Denial::Fault(fault)) => refuse(response, &[*fault]),
             Err(change::Denial::Forbidden(message)) => forbid(response, message),

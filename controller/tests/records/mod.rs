@@ -50,16 +50,54 @@ async fn a_start_waits_for_an_api_server_that_cannot_record_it_now_and_its_machi
     assert!(failure.unwrap()["message"].as_str().unwrap().contains("no leader"), "{failure:?}");
 }
 
+/// The record of this start, which is there already, with the UID of its controller.
+fn is_there(state: &mut State, owner: &str) {
+    state.refused.insert(REVISIONS.to_owned(), (409, "there is one"));
+    let owners = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm", "uid": owner, "controller": true}]);
+    let name = "revision-start-vm-vm-uid-2";
+    let metadata = json!({"name": name, "namespace": "ns", "ownerReferences": owners});
+    let record = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata, "revision": 2});
+    state.stored.insert(format!("{REVISIONS}/{name}"), record);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_of_another_owner_keeps_its_machine_from_its_start_and_the_machine_reports_it() {
+    let mut again = machine("vm");
+    again["metadata"]["generation"] = json!(2);
+    let taken = |state: &mut State| is_there(state, "another-uid");
+    let server = run([(MACHINES, vec![again]), (INSTANCES, vec![]), (PODS, vec![])], taken).await;
+    assert_eq!(server.asked(&Method::POST, VMIS), [] as [Value; 0]);
+    assert_eq!(server.asked(&Method::DELETE, REVISIONS), [] as [Value; 0]);
+    let written = server.asked(&Method::PATCH, &format!("{VM}/status"));
+    let failure = written[0]["status"]["conditions"].as_array().unwrap().iter().find(|each| each["type"] == "Failure");
+    assert_eq!(failure.unwrap()["reason"], "FailedCreate");
+    let message = failure.unwrap()["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("revision-start-vm-vm-uid-2 exists and belongs to another owner; delete it"),
+        "{message}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_was_deleted_since_is_made_anew() {
+    let taken = |state: &mut State| {
+        state.refused.insert(REVISIONS.to_owned(), (409, "there is one"));
+    };
+    let server = run([(MACHINES, vec![machine("vm")]), (INSTANCES, vec![]), (PODS, vec![])], taken).await;
+    assert_eq!(server.asked(&Method::POST, VMIS), [] as [Value; 0]);
+    assert!(server.asked(&Method::POST, REVISIONS).len() > 1, "it is tried again");
+    let written = server.asked(&Method::PATCH, &format!("{VM}/status"));
+    assert!(!written.iter().any(|body| body.to_string().contains("FailedCreate")), "{written:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn records_of_earlier_starts_go_also_where_this_ones_is_there_already() {
     let deletions = async |observed: i64| {
         let mut again = machine("vm");
         again["metadata"]["generation"] = json!(2);
         again["status"] = json!({"observedGeneration": observed});
-        let server = run([(MACHINES, vec![again]), (INSTANCES, vec![]), (PODS, vec![])], |state| {
-            state.refused.insert(REVISIONS.to_owned(), (409, "there is one"));
-        })
-        .await;
+        let known = |state: &mut State| is_there(state, "vm-uid");
+        let server = run([(MACHINES, vec![again]), (INSTANCES, vec![]), (PODS, vec![])], known).await;
         assert_eq!(named_record(&server), ["revision-start-vm-vm-uid-2"]);
         server.asked(&Method::DELETE, REVISIONS).len()
     };

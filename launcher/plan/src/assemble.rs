@@ -15,7 +15,7 @@ use garboard_machine::process::{Name, RebootAction};
 use super::draft::{Draft, Input, text};
 use super::interface::InterfacePlan;
 use super::launch::{
-    Display, GuestMemoryPlan, Identity, LaunchPlan, Lifecycle, PLAN_VERSION, RebootPolicy, StartState,
+    GuestMemoryPlan, Identity, LaunchPlan, Lifecycle, PLAN_VERSION, RebootPolicy, ScreenPlan, StartState,
 };
 use super::resources::{self, Use};
 use super::stored::{RamKind, STORED_VERSION, StoredCpu, StoredMachine};
@@ -75,8 +75,8 @@ pub(super) fn machine(draft: &mut Draft<'_>, parts: &Parts, pci: &PciMap) -> Mac
         audiodev: draft.audiodev.take(),
         devices,
         vnc: match parts.display {
-            Display::Absent => Vnc::Absent,
-            Display::Vnc => Vnc::HandedOver,
+            ScreenPlan::Absent => Vnc::Absent,
+            ScreenPlan::Vnc => Vnc::HandedOver,
         },
         action: parts.action,
     }

@@ -69,8 +69,13 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Refuses a device type the QEMU of this host does not have.
+    /// Refuses a model of device the QEMU of this host does not have.
     pub(super) fn require_device(self, driver: &str, field: &str) -> Result<(), PlanError> {
+        self.require_device_or(driver, field, "choose another model")
+    }
+
+    /// Refuses a device type the QEMU of this host does not have; `otherwise` is what to do in the manifest.
+    pub(super) fn require_device_or(self, driver: &str, field: &str, otherwise: &str) -> Result<(), PlanError> {
         let features = &self.facts.qemu.features;
         if features.has_device(driver) {
             return Ok(());
@@ -79,7 +84,7 @@ impl<'a> Input<'a> {
             field: field.to_owned(),
             version: features.version.to_string(),
             what: format!("device `{driver}`"),
-            instead: "choose another model, or install a QEMU that has it".to_owned(),
+            instead: format!("{otherwise}, or install a QEMU that has it"),
         })
     }
 }

@@ -59,7 +59,7 @@ pub struct LaunchPlan {
     #[serde(deserialize_with = "tolerant::each")]
     pub serials: Vec<SerialPlan>,
     /// Whether there is a screen: [`LaunchPlan`] never lets QEMU listen, clients are handed over (`add_client`).
-    pub display: Display,
+    pub display: ScreenPlan,
     /// Start and stop.
     pub lifecycle: Lifecycle,
     /// cgroup and limits.
@@ -152,6 +152,11 @@ pub enum DescriptorPurpose {
     SerialLog {
         /// Number of the port, from 0.
         index: u32,
+    },
+    /// Listening unix socket: slot `slot` of USB redirection.
+    UsbRedirListener {
+        /// Number of the slot, from 0.
+        slot: u32,
     },
     /// One layer of a disk.
     DiskLayer {
@@ -276,7 +281,7 @@ pub struct SerialPlan {
 /// The guest's screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Display {
+pub enum ScreenPlan {
     /// A VNC server that accepts only clients handed over with `add_client`.
     Vnc,
     /// No graphics device, or none that this build supports.

@@ -123,7 +123,7 @@ struct Parts {
     backend: garboard_machine::memory::MemoryBackend,
     clock: clock::ClockPlan,
     firmware: firmware::Firmware,
-    display: Display,
+    display: ScreenPlan,
     serials: Vec<SerialPlan>,
     disks: Vec<DiskPlan>,
     interfaces: Vec<InterfacePlan>,
@@ -154,6 +154,7 @@ impl Parts {
         devices::rng(draft)?;
         devices::balloon(draft, memory.hugepage_bytes.is_some())?;
         screen::inputs(draft, &mut usb)?;
+        channels::usb_redirection(draft, &mut usb)?;
         kept.places.usb_ports = usb.into_given();
         devices::panic_devices(draft)?;
         devices::sound(draft)?;

@@ -9,7 +9,7 @@ use super::compute::GuestMemory;
 use super::disk::{DiskPlan, DiskSource, ImageFormat};
 use super::draft::{Draft, Input, text};
 use super::interface::{BindingPlan, InterfacePlan};
-use super::launch::{DescriptorPurpose, Display, Resources};
+use super::launch::{DescriptorPurpose, Resources, ScreenPlan};
 
 /// Thousandths of a CPU.
 const WHOLE_CPU_MILLIS: u64 = 1000;
@@ -25,7 +25,7 @@ pub(super) struct Use<'a> {
     pub(super) smp: Smp,
     pub(super) memory: &'a GuestMemory,
     pub(super) flash_bytes: u64,
-    pub(super) display: Display,
+    pub(super) display: ScreenPlan,
     pub(super) interfaces: &'a [InterfacePlan],
     pub(super) disks: &'a [DiskPlan],
     pub(super) objects: &'a [Object],
@@ -44,7 +44,7 @@ pub(super) fn resources(draft: &Draft<'_>, used: &Use<'_>) -> Resources {
         disk_count: u32::try_from(used.disks.len()).unwrap_or(u32::MAX),
         qcow2_count: used.disks.iter().map(qcow2_images).fold(0, u32::saturating_add),
         queue_count: used.interfaces.iter().map(|one| one.queues).fold(0, u32::saturating_add),
-        has_graphics: used.display == Display::Vnc,
+        has_graphics: used.display == ScreenPlan::Vnc,
         flash_bytes: used.flash_bytes,
         passt_count: passt_count(used.interfaces),
         accelerator: draft.accelerator,

@@ -1,23 +1,23 @@
 //! Screen and pointer.
 
 use garboard_api::metadata::annotation;
-use garboard_machine::device::{Display as DisplayDevice, DisplayModel, UsbTablet, VirtioInput, VirtioInputModel};
+use garboard_machine::device::{Display, DisplayModel, UsbTablet, VirtioInput, VirtioInputModel};
 use garboard_machine::id::DeviceId;
 use garboard_machine::pci::Placement;
 
 use super::draft::{Draft, device_id, invalid, text};
 use super::error::PlanError;
 use super::firmware::is_uefi;
-use super::launch::Display;
+use super::launch::ScreenPlan;
 use super::usb::UsbPorts;
 
 const VIDEO_FIELD: &str = "spec.domain.devices.video.type";
 
 /// The graphics device.
-pub(super) fn display(draft: &mut Draft<'_>) -> Result<Display, PlanError> {
+pub(super) fn display(draft: &mut Draft<'_>) -> Result<ScreenPlan, PlanError> {
     let input = draft.input;
     if input.devices().autoattach_graphics_device == Some(false) {
-        return Ok(Display::Absent);
+        return Ok(ScreenPlan::Absent);
     }
     // UEFI needs no legacy registers, and the fewer there are the less there is to attack.
     let is_legacy_free = is_uefi(input) && !input.is_annotated(annotation::VGA_DISPLAY_EFI);
@@ -39,10 +39,10 @@ pub(super) fn display(draft: &mut Draft<'_>) -> Result<Display, PlanError> {
             }
         }
     };
-    let device = garboard_machine::device::Device::from(DisplayDevice { id, model });
+    let device = garboard_machine::device::Device::from(Display { id, model });
     input.require_device(device.properties().text("driver").unwrap_or_default(), VIDEO_FIELD)?;
     draft.devices.push(device);
-    Ok(Display::Vnc)
+    Ok(ScreenPlan::Vnc)
 }
 
 /// Pointers the manifest lists, or the one it asks for without a type.

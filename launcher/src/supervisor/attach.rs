@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use garboard_agent::client::Plumbed;
 use garboard_agent::line_socket::next_client;
 use garboard_machine::features::Accelerator;
-use garboard_plan::{DiskPlan, Display, InterfacePlan, LaunchPlan};
+use garboard_plan::{DiskPlan, InterfacePlan, LaunchPlan, ScreenPlan};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{DiskStatus, InterfaceStatus, QmpAccess, Status};
 use garboard_protocol::paths;
@@ -29,6 +29,7 @@ use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Context, Environment};
 use super::screenshot::Screen;
 use super::session::ScreenSession;
+use super::usb_redirection::{self, Slots};
 use super::{broker, credentials, guest_agent, monitor, network, qemu_log};
 
 /// Bytes of QMP transcript kept, and as much again of the part before.
@@ -45,6 +46,7 @@ pub(crate) struct ControlReceivers {
     qmp: mpsc::Receiver<QmpClient>,
     agent: watch::Sender<Option<Agent>>,
     monitor: watch::Sender<Option<Monitor>>,
+    usb: watch::Sender<Option<Slots>>,
     status: watch::Receiver<Status>,
 }
 
@@ -58,15 +60,17 @@ pub(crate) fn open_channels(
     let (qmp, qmp_station) = mpsc::channel(4);
     let (agent_up, agent) = watch::channel(None);
     let (monitor_up, monitor) = watch::channel(None);
+    let (usb_known, usb) = watch::channel(None);
     let (screen, screenshot) = (ScreenSession::default(), Arc::new(Screen::new(monitor)));
     let known = status.clone();
-    let senders = ControlSenders { requests, status, console, vnc, qmp, agent, screen, screenshot };
+    let senders = ControlSenders { requests, status, console, vnc, qmp, agent, screen, screenshot, usb };
     let receivers = ControlReceivers {
         console: console_station,
         vnc: vnc_station,
         qmp: qmp_station,
         agent: agent_up,
         monitor: monitor_up,
+        usb: usb_known,
         status: known,
     };
     (senders, receivers)
@@ -127,14 +131,30 @@ pub(crate) async fn machine(
     if !plan.serials.is_empty() {
         tokio::spawn(serve_console(context.clone(), receivers.console));
     }
-    if plan.display == Display::Vnc {
+    if plan.display == ScreenPlan::Vnc {
         tokio::spawn(serve_vnc(receivers.vnc, monitor_seen.clone()));
     }
+    open_usb_redirection(context, &plan, &receivers.usb);
     tokio::spawn(broker::serve(receivers.qmp, monitor_seen.clone(), context.clone(), live.clone()));
     credentials::start(context, receivers.agent.subscribe(), receivers.status);
     tokio::spawn(guest_agent::run(context.clone(), monitor_seen, receivers.agent));
     let up = MonitorUsers { monitor: receivers.monitor, live };
     tokio::spawn(monitor::run(context.clone(), plan, open_transcript(context), up, retry));
+}
+
+/// Says which slots there are. On a bare host any program that speaks their protocol may have one, as any viewer the screen.
+fn open_usb_redirection(context: &Context, plan: &LaunchPlan, known: &watch::Sender<Option<Slots>>) {
+    let own = context.layout.supervisor();
+    let slots = Slots::of(&own, plan);
+    match context.environment {
+        Environment::Host if !slots.is_empty() => {
+            if let Err(error) = usb_redirection::listen(&own, slots.clone()) {
+                tracing::warn!(error = %ErrorChain(&error), "no client can come to the socket for USB redirection");
+            }
+        }
+        Environment::Host | Environment::Pod => {}
+    }
+    known.send_replace(Some(slots));
 }
 
 fn open_transcript(context: &Context) -> Option<Arc<dyn TranscriptSink>> {

@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use garboard_protocol::backup_hook::THAW_AFTER_SECONDS;
-use garboard_protocol::control::{BackupStep, ControlReply, Phase, Status};
+use garboard_protocol::change::ChangeRequest;
+use garboard_protocol::control::{BackupStep, ControlReply, ReportedPhase, Status};
 
 use super::control::{Asker, ControlSenders, denied, outcome};
 use super::flood::{Flood, Line};
-use crate::vm::Request;
 
 /// The most steps within ten seconds: each has a few lines in the log.
 const MOST: u32 = 20;
@@ -57,16 +57,18 @@ enum Step {
     /// The guest cannot be asked, and has to be.
     Refused(&'static str),
     /// The guest is asked.
-    Ask(Request),
+    Ask(ChangeRequest),
 }
 
 /// As with KubeVirt a guest without an agent, or whose vCPUs stand still, is copied as it is.
 fn decide(step: BackupStep, has_agent: bool, status: &Status) -> Step {
-    let runs = status.phase == Phase::Running && status.paused.is_none();
+    let runs = status.phase == ReportedPhase::Running && status.paused.is_none();
     let runs = runs && !status.stopping && status.ended.is_none();
     match (step, runs, has_agent) {
-        (BackupStep::Freeze, true, true) => Step::Ask(Request::Freeze { thaw_after_seconds: Some(THAW_AFTER_SECONDS) }),
-        (BackupStep::Thaw, true, true) => Step::Ask(Request::Unfreeze),
+        (BackupStep::Freeze, true, true) => {
+            Step::Ask(ChangeRequest::Freeze { thaw_after_seconds: Some(THAW_AFTER_SECONDS) })
+        }
+        (BackupStep::Thaw, true, true) => Step::Ask(ChangeRequest::Unfreeze),
         (BackupStep::Thaw, true, false) if status.frozen => {
             Step::Refused("file systems are frozen, and no guest agent is connected that could thaw them")
         }
@@ -89,13 +91,13 @@ mod tests {
     fn a_guest_is_asked_only_where_it_can_answer() {
         let paused = Status { paused: Some(PauseReason::PausedByUser), ..running(1) };
         let stopping = Status { stopping: true, frozen: true, ..running(1) };
-        let early = Status { phase: Phase::Scheduled, ..running(1) };
+        let early = Status { phase: ReportedPhase::Scheduled, ..running(1) };
         let [frozen, paused_frozen] = [running(1), paused.clone()].map(|status| Status { frozen: true, ..status });
-        let freeze = Step::Ask(Request::Freeze { thaw_after_seconds: Some(300) });
+        let freeze = Step::Ask(ChangeRequest::Freeze { thaw_after_seconds: Some(300) });
         assert_eq!(decide(BackupStep::Freeze, true, &running(1)), freeze);
-        assert_eq!(decide(BackupStep::Thaw, true, &frozen), Step::Ask(Request::Unfreeze));
+        assert_eq!(decide(BackupStep::Thaw, true, &frozen), Step::Ask(ChangeRequest::Unfreeze));
         // An agent may be asked although nothing is known to be frozen: a supervisor of before may have done it.
-        assert_eq!(decide(BackupStep::Thaw, true, &running(1)), Step::Ask(Request::Unfreeze));
+        assert_eq!(decide(BackupStep::Thaw, true, &running(1)), Step::Ask(ChangeRequest::Unfreeze));
         for step in [BackupStep::Freeze, BackupStep::Thaw] {
             assert_eq!(decide(step, false, &running(1)), Step::Nothing("no guest agent is connected"));
             for status in [&paused, &early, &stopping] {

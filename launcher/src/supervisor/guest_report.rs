@@ -45,7 +45,7 @@ pub(super) async fn ask(
     let reply = ControlReply::Guest(Box::new(report));
     // Escaped, the answers of a hostile guest may become longer than what it sent.
     let length = wire::encode(&reply).map_or(usize::MAX, |line| line.len());
-    if length > wire::MAX_LINE_BYTES { Err("the guest agent's answer is too long".to_owned()) } else { Ok(reply) }
+    if length > wire::LONGEST_ANSWER_BYTES { Err("the guest agent's answer is too long".to_owned()) } else { Ok(reply) }
 }
 
 /// Everything. Each answer is used without the others: an agent may have commands switched off. While file systems are frozen it

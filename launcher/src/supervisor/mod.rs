@@ -1,10 +1,12 @@
 //! The supervisor: prepares, launches, drives and reports one machine.
 
 mod attach;
+mod backlog;
 mod backup_hook;
 mod broker;
 mod confine;
 mod console;
+mod console_client;
 mod control;
 mod credentials;
 mod driver;
@@ -29,6 +31,7 @@ mod serial_log;
 mod served;
 mod session;
 mod trace;
+mod usb_redirection;
 
 pub use confine::confine;
 pub(crate) use driver::REQUEST_PATIENCE;

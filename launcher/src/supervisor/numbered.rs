@@ -7,7 +7,6 @@ use tokio::sync::oneshot;
 use super::control::{ControlSenders, denied};
 use super::driver::{Client, Offer};
 use super::trace::Cause;
-use crate::vm::Request;
 
 /// Has it done, once, and gives its answer.
 pub(super) async fn ask(
@@ -16,7 +15,7 @@ pub(super) async fn ask(
     number: Number,
     cause: Cause,
 ) -> ControlReply {
-    let Some(request) = change(asked) else {
+    let Some(request) = asked.change() else {
         return denied(format!("`{}` changes nothing; send it without a number", asked.name()));
     };
     if !number.is_valid() {
@@ -34,27 +33,4 @@ pub(super) async fn ask(
         return denied("the supervisor is shutting down");
     }
     answer.await.unwrap_or_else(|_| denied("the machine was stopped, or its supervisor is shutting down"))
-}
-
-fn change(asked: &ControlRequest) -> Option<Request> {
-    match asked {
-        ControlRequest::Stop { mode } => Some(Request::Stop(*mode)),
-        ControlRequest::Pause => Some(Request::Pause),
-        ControlRequest::Unpause => Some(Request::Unpause),
-        ControlRequest::Reset => Some(Request::Reset),
-        ControlRequest::SoftReboot => Some(Request::SoftReboot),
-        ControlRequest::Freeze { thaw_after_seconds } => {
-            Some(Request::Freeze { thaw_after_seconds: *thaw_after_seconds })
-        }
-        ControlRequest::Unfreeze => Some(Request::Unfreeze),
-        ControlRequest::Status
-        | ControlRequest::Watch
-        | ControlRequest::Guest { .. }
-        | ControlRequest::Console { .. }
-        | ControlRequest::Vnc { .. }
-        | ControlRequest::Screenshot { .. }
-        | ControlRequest::Qmp { .. }
-        | ControlRequest::Probe { .. }
-        | ControlRequest::BackupHook { .. } => None,
-    }
 }

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_plan::{LaunchPlan, Lifecycle};
-use garboard_protocol::control::{PauseReason, Phase, Status, SupervisorInfo};
+use garboard_protocol::control::{PauseReason, ReportedPhase, Status, SupervisorInfo};
 use garboard_protocol::exit::EndHints;
-use garboard_protocol::journal::{self, Journal, SoftRebootStep};
+use garboard_protocol::journal::{Journal, JournaledFreeze, JournaledSoftReboot, SoftRebootStep};
 use garboard_protocol::paths::Layout;
 
 use super::driver::DriverSeed;
 use super::prepare::{Order, OrderError, read_plan};
 use crate::clock::{self, boot_id, now_ms};
-use crate::vm::{Asked, Freeze, Life, Memory, OnReady, RebootStep, SoftReboot, State};
+use crate::vm::{Freeze, Life, Memory, OnReady, PowerDownRequest, RebootStep, SoftReboot, State};
 
 /// Whose machine it is: from the plan of one that was launched, whatever build made that, or from the order of one that was
 /// not. How it starts and stops is in a plan alone; one that is yet to be made comes as [`Input::Planned`](super::driver::Input).
@@ -67,7 +67,7 @@ pub(crate) fn first_status(whose: &MachineMetadata, journal: &Journal, version: 
         namespace: whose.namespace.clone(),
         name: whose.name.clone(),
         uid: whose.uid.clone(),
-        phase: if runs { Phase::Running } else { Phase::Scheduled },
+        phase: if runs { ReportedPhase::Running } else { ReportedPhase::Scheduled },
         phase_since_ms: if runs { journal.started_at_ms } else { now_ms() },
         paused: None,
         pause_message: None,
@@ -153,7 +153,7 @@ pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: S
 }
 
 /// No guest of another boot of the host is there any more.
-fn soft_reboot_of(reboot: &journal::SoftReboot, boot_id: &str) -> Option<SoftReboot> {
+fn soft_reboot_of(reboot: &JournaledSoftReboot, boot_id: &str) -> Option<SoftReboot> {
     let step = match reboot.step {
         SoftRebootStep::Agent => RebootStep::Agent,
         SoftRebootStep::PowerButton => RebootStep::PowerButton,
@@ -163,7 +163,7 @@ fn soft_reboot_of(reboot: &journal::SoftReboot, boot_id: &str) -> Option<SoftReb
 }
 
 /// No deadline of another boot of the host is met: no guest of it is there any more.
-fn freeze_of(freeze: &journal::Freeze) -> Freeze {
+fn freeze_of(freeze: &JournaledFreeze) -> Freeze {
     Freeze { thaw_at_ms: freeze.thaw_at.as_ref().map(|deadline| deadline.at_ms), is_asked: false }
 }
 
@@ -173,7 +173,7 @@ fn state(journal: &Journal, deadline_ms: Option<i64>) -> State {
     match (&journal.ended, deadline_ms, journal.launched) {
         (Some(ended), ..) => State::Ended(Box::new(ended.clone())),
         (None, Some(kill_at_ms), _) if is_ending(journal.hints) => State::Ending { kill_at_ms },
-        (None, Some(force_at_ms), _) => State::Stopping { force_at_ms, asked: Asked::NotYet },
+        (None, Some(force_at_ms), _) => State::Stopping { force_at_ms, asked: PowerDownRequest::NotYet },
         (None, None, true) => State::Launched,
         (None, None, false) => State::Preparing,
     }
@@ -201,18 +201,23 @@ fn is_ending(hints: EndHints) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use garboard_protocol::journal::Deadline;
+
     use super::*;
 
     #[test]
     fn a_stop_goes_on_where_the_last_supervisor_left_it() {
         let asked = Journal { launched: true, ..Journal::default() };
-        assert_eq!(state(&asked, Some(7)), State::Stopping { force_at_ms: 7, asked: Asked::NotYet });
+        assert_eq!(state(&asked, Some(7)), State::Stopping { force_at_ms: 7, asked: PowerDownRequest::NotYet });
         let forced = Journal { hints: EndHints { force_requested: true, ..EndHints::default() }, ..asked.clone() };
         assert_eq!(state(&forced, Some(7)), State::Ending { kill_at_ms: 7 });
         let left = Journal { hints: EndHints { leaving: true, ..EndHints::default() }, ..asked.clone() };
         assert_eq!(state(&left, Some(7)), State::Ending { kill_at_ms: 7 });
         let before_the_launch = Journal { launched: false, ..asked };
-        assert_eq!(state(&before_the_launch, Some(7)), State::Stopping { force_at_ms: 7, asked: Asked::NotYet });
+        assert_eq!(
+            state(&before_the_launch, Some(7)),
+            State::Stopping { force_at_ms: 7, asked: PowerDownRequest::NotYet }
+        );
         assert_eq!(state(&Journal::default(), None), State::Preparing);
     }
 
@@ -243,8 +248,8 @@ mod tests {
             (SoftRebootStep::Reset, RebootStep::Reset),
         ];
         for (written, step) in steps {
-            let deadline = journal::Deadline { boot_id: "b".to_owned(), at_ms: 7 };
-            let reboot = journal::SoftReboot { step: written, deadline };
+            let deadline = Deadline { boot_id: "b".to_owned(), at_ms: 7 };
+            let reboot = JournaledSoftReboot { step: written, deadline };
             assert_eq!(soft_reboot_of(&reboot, "b"), Some(SoftReboot { step, until_ms: 7 }));
             assert_eq!(soft_reboot_of(&reboot, "another boot"), None);
         }
@@ -252,10 +257,10 @@ mod tests {
 
     #[test]
     fn a_freeze_keeps_its_deadline() {
-        let deadline = journal::Deadline { boot_id: "b".to_owned(), at_ms: 7 };
-        let frozen = journal::Freeze { thaw_at: Some(deadline) };
+        let deadline = Deadline { boot_id: "b".to_owned(), at_ms: 7 };
+        let frozen = JournaledFreeze { thaw_at: Some(deadline) };
         assert_eq!(freeze_of(&frozen), Freeze { thaw_at_ms: Some(7), is_asked: false });
-        assert_eq!(freeze_of(&journal::Freeze::default()).thaw_at_ms, None);
+        assert_eq!(freeze_of(&JournaledFreeze::default()).thaw_at_ms, None);
     }
 
     #[test]

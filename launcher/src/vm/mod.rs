@@ -34,11 +34,12 @@ mod step;
 
 pub use io_retry::{IoError, IoRetry};
 pub use now::Now;
-pub use queue::{Denial, Request, RequestQueue, Verdict, View};
+pub use queue::{Denial, RequestQueue, Verdict, View};
 pub use step::{QUIT_PATIENCE, step};
 
 use garboard_api::defaults::GRACE_PERIOD_SECONDS;
 use garboard_plan::{Lifecycle, RebootPolicy};
+use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::{Ended, PauseReason};
 use garboard_protocol::exit::{EndHints, ExitReport};
 
@@ -59,7 +60,7 @@ pub enum State {
         /// When it will be ended by force, milliseconds since boot.
         force_at_ms: i64,
         /// Whether it was asked.
-        asked: Asked,
+        asked: PowerDownRequest,
     },
     /// QEMU got the command `quit`, or leaves on its own.
     Ending {
@@ -81,9 +82,9 @@ pub enum Vcpus {
 
 /// Whether the guest was asked to power down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum PowerDownRequest {
     /// It has. A guest that is booting ignores the power button, so it is pressed again.
-    Yes {
+    Sent {
         /// When, milliseconds since boot.
         again_at_ms: i64,
     },
@@ -144,7 +145,7 @@ pub enum Event {
         frozen: bool,
     },
     /// A user's request, accepted by the queue.
-    Requested(Request),
+    Requested(ChangeRequest),
     /// A deadline passed.
     TimePassed,
     /// PID 1 reports that QEMU is gone.
@@ -342,8 +343,8 @@ impl Life {
             }
             State::Stopping { force_at_ms, asked } => {
                 let again_at_ms = match asked {
-                    Asked::Yes { again_at_ms } => Some(again_at_ms),
-                    Asked::NotYet => None,
+                    PowerDownRequest::Sent { again_at_ms } => Some(again_at_ms),
+                    PowerDownRequest::NotYet => None,
                 };
                 [Some(force_at_ms), again_at_ms, self.memory.io.at_ms()].into_iter().flatten().min()
             }

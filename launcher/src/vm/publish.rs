@@ -1,6 +1,6 @@
 //! The machine's state as all others see it. One total function; nothing else writes these fields.
 
-use garboard_protocol::control::{PauseReason, Phase, Status};
+use garboard_protocol::control::{PauseReason, ReportedPhase, Status};
 
 use super::{Life, State, Vcpus};
 
@@ -30,15 +30,15 @@ pub(crate) fn refresh(status: &mut Status, life: &Life, taints: &[String], now_m
     }
 }
 
-fn phase(state: &State, before: Phase) -> Phase {
+fn phase(state: &State, before: ReportedPhase) -> ReportedPhase {
     match state {
-        State::Preparing => Phase::Scheduled,
+        State::Preparing => ReportedPhase::Scheduled,
         // Until its monitor has answered: what an earlier supervisor saw of it still holds.
         State::Launched => before,
         // A stop does not end the phase Running: the guest is still working on it.
-        State::Running { .. } | State::Stopping { .. } | State::Ending { .. } => Phase::Running,
-        State::Ended(ended) if ended.cause.is_success() => Phase::Succeeded,
-        State::Ended(_) => Phase::Failed,
+        State::Running { .. } | State::Stopping { .. } | State::Ending { .. } => ReportedPhase::Running,
+        State::Ended(ended) if ended.cause.is_success() => ReportedPhase::Succeeded,
+        State::Ended(_) => ReportedPhase::Failed,
     }
 }
 

@@ -5,31 +5,10 @@
 
 use std::collections::VecDeque;
 
+use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::{PauseReason, StopMode};
 
 use super::{State, Vcpus};
-
-/// Requests of a user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// End the run.
-    Stop(StopMode),
-    /// Stop the vCPUs.
-    Pause,
-    /// Let them run again.
-    Unpause,
-    /// Press the reset button.
-    Reset,
-    /// Have the guest shut down and start again.
-    SoftReboot,
-    /// Freeze the file systems.
-    Freeze {
-        /// After how many seconds they are thawed unasked.
-        thaw_after_seconds: Option<u64>,
-    },
-    /// Thaw the file systems.
-    Unfreeze,
-}
 
 /// The answer to an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,12 +89,12 @@ impl From<&State> for View {
 /// Requests that were accepted and not yet done, oldest first.
 #[derive(Debug, Default)]
 pub struct RequestQueue {
-    pending: VecDeque<Request>,
+    pending: VecDeque<ChangeRequest>,
 }
 
 impl RequestQueue {
     /// Judges a request; only [`Verdict::Queued`] puts it in.
-    pub fn offer(&mut self, request: Request, now: View) -> Verdict {
+    pub fn offer(&mut self, request: ChangeRequest, now: View) -> Verdict {
         let expected = self.pending.iter().fold(now, |view, pending| after(view, *pending));
         let verdict = judge(request, expected, &self.pending);
         if verdict == Verdict::Queued {
@@ -125,7 +104,7 @@ impl RequestQueue {
     }
 
     /// Takes the next request to be done.
-    pub fn take(&mut self) -> Option<Request> {
+    pub fn take(&mut self) -> Option<ChangeRequest> {
         self.pending.pop_front()
     }
 
@@ -142,42 +121,47 @@ impl RequestQueue {
     }
 }
 
-fn judge(request: Request, expected: View, pending: &VecDeque<Request>) -> Verdict {
-    let stop_waits = pending.iter().any(|each| matches!(each, Request::Stop(_)));
+fn judge(request: ChangeRequest, expected: View, pending: &VecDeque<ChangeRequest>) -> Verdict {
+    let stop_waits = pending.iter().any(|each| matches!(each, ChangeRequest::Stop(_)));
     match (request, expected) {
-        (Request::Stop(_), View::Ended) => Verdict::AlreadySo,
-        (Request::Stop(StopMode::Graceful { .. }), View::Ending) => Verdict::AlreadySo,
+        (ChangeRequest::Stop(_), View::Ended) => Verdict::AlreadySo,
+        (ChangeRequest::Stop(StopMode::Graceful { .. }), View::Ending) => Verdict::AlreadySo,
         // One that was begun is asked again: the guest may have missed it.
-        (Request::Stop(StopMode::Graceful { within_seconds: None }), View::Stopping) if stop_waits => {
+        (ChangeRequest::Stop(StopMode::Graceful { within_seconds: None }), View::Stopping) if stop_waits => {
             Verdict::AlreadySo
         }
-        (Request::Stop(_), _) => Verdict::Queued,
+        (ChangeRequest::Stop(_), _) => Verdict::Queued,
         (_, View::Ended) => Verdict::Denied(Denial::Ended),
         (_, View::Stopping | View::Ending) => Verdict::Denied(Denial::Stopping),
         (_, View::Starting) => Verdict::Denied(Denial::NotStarted),
-        (Request::Pause, View::Paused) | (Request::Unpause, View::Running) => Verdict::AlreadySo,
-        (Request::SoftReboot | Request::Freeze { .. } | Request::Unfreeze, View::Paused | View::Waiting) => {
-            Verdict::Denied(Denial::Paused)
-        }
-        (Request::Reset | Request::SoftReboot, _) if pending.contains(&request) => Verdict::AlreadySo,
+        (ChangeRequest::Pause, View::Paused) | (ChangeRequest::Unpause, View::Running) => Verdict::AlreadySo,
+        (
+            ChangeRequest::SoftReboot | ChangeRequest::Freeze { .. } | ChangeRequest::Unfreeze,
+            View::Paused | View::Waiting,
+        ) => Verdict::Denied(Denial::Paused),
+        (ChangeRequest::Reset | ChangeRequest::SoftReboot, _) if pending.contains(&request) => Verdict::AlreadySo,
         // Whether something is left to do, only the guest agent knows.
-        (Request::SoftReboot | Request::Freeze { .. } | Request::Unfreeze, View::Running)
-        | (Request::Pause | Request::Unpause | Request::Reset, View::Running | View::Paused | View::Waiting) => {
-            Verdict::Queued
-        }
+        (ChangeRequest::SoftReboot | ChangeRequest::Freeze { .. } | ChangeRequest::Unfreeze, View::Running)
+        | (
+            ChangeRequest::Pause | ChangeRequest::Unpause | ChangeRequest::Reset,
+            View::Running | View::Paused | View::Waiting,
+        ) => Verdict::Queued,
     }
 }
 
 /// Where the machine will be after a request that was accepted there.
-fn after(view: View, request: Request) -> View {
+fn after(view: View, request: ChangeRequest) -> View {
     match (request, view) {
         (_, View::Ended) => View::Ended,
-        (Request::Stop(StopMode::Force), _) => View::Ending,
-        (Request::Stop(StopMode::Graceful { .. }), View::Ending) => View::Ending,
-        (Request::Stop(StopMode::Graceful { .. }), _) => View::Stopping,
-        (Request::Pause, _) => View::Paused,
-        (Request::Unpause, _) => View::Running,
-        (Request::Reset | Request::SoftReboot | Request::Freeze { .. } | Request::Unfreeze, view) => view,
+        (ChangeRequest::Stop(StopMode::Force), _) => View::Ending,
+        (ChangeRequest::Stop(StopMode::Graceful { .. }), View::Ending) => View::Ending,
+        (ChangeRequest::Stop(StopMode::Graceful { .. }), _) => View::Stopping,
+        (ChangeRequest::Pause, _) => View::Paused,
+        (ChangeRequest::Unpause, _) => View::Running,
+        (
+            ChangeRequest::Reset | ChangeRequest::SoftReboot | ChangeRequest::Freeze { .. } | ChangeRequest::Unfreeze,
+            view,
+        ) => view,
     }
 }
 
@@ -187,15 +171,15 @@ pub(crate) mod tests {
     use crate::vm::each::each;
     use proptest::prelude::*;
 
-    const GRACEFUL: Request = Request::Stop(StopMode::Graceful { within_seconds: None });
-    const FORCE: Request = Request::Stop(StopMode::Force);
+    const GRACEFUL: ChangeRequest = ChangeRequest::Stop(StopMode::Graceful { within_seconds: None });
+    const FORCE: ChangeRequest = ChangeRequest::Stop(StopMode::Force);
 
     #[test]
     fn two_pauses_are_one() {
         let mut queue = RequestQueue::default();
-        assert_eq!(queue.offer(Request::Pause, View::Running), Verdict::Queued);
-        assert_eq!(queue.offer(Request::Pause, View::Running), Verdict::AlreadySo);
-        assert_eq!(queue.offer(Request::Unpause, View::Running), Verdict::Queued);
+        assert_eq!(queue.offer(ChangeRequest::Pause, View::Running), Verdict::Queued);
+        assert_eq!(queue.offer(ChangeRequest::Pause, View::Running), Verdict::AlreadySo);
+        assert_eq!(queue.offer(ChangeRequest::Unpause, View::Running), Verdict::Queued);
         assert_eq!(queue.len(), 2);
     }
 
@@ -204,7 +188,7 @@ pub(crate) mod tests {
         let mut queue = RequestQueue::default();
         assert_eq!(queue.offer(GRACEFUL, View::Running), Verdict::Queued);
         assert_eq!(queue.offer(GRACEFUL, View::Running), Verdict::AlreadySo);
-        assert_eq!(queue.offer(Request::Pause, View::Running), Verdict::Denied(Denial::Stopping));
+        assert_eq!(queue.offer(ChangeRequest::Pause, View::Running), Verdict::Denied(Denial::Stopping));
         assert_eq!(queue.offer(FORCE, View::Running), Verdict::Queued);
     }
 
@@ -218,23 +202,25 @@ pub(crate) mod tests {
     #[test]
     fn a_user_may_pause_what_an_io_error_holds() {
         let mut queue = RequestQueue::default();
-        assert_eq!(queue.offer(Request::Pause, View::Waiting), Verdict::Queued);
-        assert_eq!(queue.offer(Request::Pause, View::Waiting), Verdict::AlreadySo);
+        assert_eq!(queue.offer(ChangeRequest::Pause, View::Waiting), Verdict::Queued);
+        assert_eq!(queue.offer(ChangeRequest::Pause, View::Waiting), Verdict::AlreadySo);
     }
 
     #[test]
     fn a_guest_that_is_paused_cannot_react() {
         let mut queue = RequestQueue::default();
         for held in [View::Paused, View::Waiting] {
-            for request in [Request::SoftReboot, Request::Freeze { thaw_after_seconds: None }, Request::Unfreeze] {
+            for request in
+                [ChangeRequest::SoftReboot, ChangeRequest::Freeze { thaw_after_seconds: None }, ChangeRequest::Unfreeze]
+            {
                 assert_eq!(queue.offer(request, held), Verdict::Denied(Denial::Paused));
             }
         }
-        assert_eq!(queue.offer(Request::Pause, View::Running), Verdict::Queued);
-        assert_eq!(queue.offer(Request::SoftReboot, View::Running), Verdict::Denied(Denial::Paused));
-        assert_eq!(queue.offer(Request::Unpause, View::Running), Verdict::Queued);
+        assert_eq!(queue.offer(ChangeRequest::Pause, View::Running), Verdict::Queued);
+        assert_eq!(queue.offer(ChangeRequest::SoftReboot, View::Running), Verdict::Denied(Denial::Paused));
+        assert_eq!(queue.offer(ChangeRequest::Unpause, View::Running), Verdict::Queued);
         for verdict in [Verdict::Queued, Verdict::AlreadySo] {
-            assert_eq!(queue.offer(Request::SoftReboot, View::Running), verdict);
+            assert_eq!(queue.offer(ChangeRequest::SoftReboot, View::Running), verdict);
         }
     }
 
@@ -242,22 +228,22 @@ pub(crate) mod tests {
     fn an_ended_machine_is_already_stopped_and_cannot_be_paused() {
         let mut queue = RequestQueue::default();
         assert_eq!(queue.offer(FORCE, View::Ended), Verdict::AlreadySo);
-        assert_eq!(queue.offer(Request::Reset, View::Ended), Verdict::Denied(Denial::Ended));
+        assert_eq!(queue.offer(ChangeRequest::Reset, View::Ended), Verdict::Denied(Denial::Ended));
     }
 
     each! {
         /// Requests of each kind.
-        pub(crate) all_requests: Request,
-        Request::Pause => [Request::Pause],
-        Request::Unpause => [Request::Unpause],
-        Request::Reset => [Request::Reset],
-        Request::SoftReboot => [Request::SoftReboot],
-        Request::Freeze { .. } =>
-            [None, Some(0), Some(300)].map(|thaw_after_seconds| Request::Freeze { thaw_after_seconds }),
-        Request::Unfreeze => [Request::Unfreeze],
-        Request::Stop(StopMode::Force) => [FORCE],
-        Request::Stop(StopMode::Graceful { within_seconds: None }) => [GRACEFUL],
-        Request::Stop(StopMode::Graceful { within_seconds: Some(_) }) => [0, 7, 99].map(within),
+        pub(crate) all_requests: ChangeRequest,
+        ChangeRequest::Pause => [ChangeRequest::Pause],
+        ChangeRequest::Unpause => [ChangeRequest::Unpause],
+        ChangeRequest::Reset => [ChangeRequest::Reset],
+        ChangeRequest::SoftReboot => [ChangeRequest::SoftReboot],
+        ChangeRequest::Freeze { .. } =>
+            [None, Some(0), Some(300)].map(|thaw_after_seconds| ChangeRequest::Freeze { thaw_after_seconds }),
+        ChangeRequest::Unfreeze => [ChangeRequest::Unfreeze],
+        ChangeRequest::Stop(StopMode::Force) => [FORCE],
+        ChangeRequest::Stop(StopMode::Graceful { within_seconds: None }) => [GRACEFUL],
+        ChangeRequest::Stop(StopMode::Graceful { within_seconds: Some(_) }) => [0, 7, 99].map(within),
     }
 
     each! {
@@ -271,11 +257,11 @@ pub(crate) mod tests {
         View::Ended => [View::Ended],
     }
 
-    fn within(seconds: u64) -> Request {
-        Request::Stop(StopMode::Graceful { within_seconds: Some(seconds) })
+    fn within(seconds: u64) -> ChangeRequest {
+        ChangeRequest::Stop(StopMode::Graceful { within_seconds: Some(seconds) })
     }
 
-    fn requests() -> impl Strategy<Value = Request> {
+    fn requests() -> impl Strategy<Value = ChangeRequest> {
         prop_oneof![6 => prop::sample::select(all_requests()), 1 => (0_u64..100).prop_map(within)]
     }
 
@@ -284,11 +270,13 @@ pub(crate) mod tests {
     }
 
     /// An even smaller machine: only whether it runs, is held, or is leaving.
-    fn model(view: View, request: Request) -> bool {
+    fn model(view: View, request: ChangeRequest) -> bool {
         let leaving = matches!(view, View::Stopping | View::Ending | View::Ended);
         let is_held = matches!(view, View::Paused | View::Waiting);
-        let is_for_the_guest = matches!(request, Request::SoftReboot | Request::Freeze { .. } | Request::Unfreeze);
-        matches!(request, Request::Stop(_)) || !leaving && view != View::Starting && !(is_for_the_guest && is_held)
+        let is_for_the_guest =
+            matches!(request, ChangeRequest::SoftReboot | ChangeRequest::Freeze { .. } | ChangeRequest::Unfreeze);
+        matches!(request, ChangeRequest::Stop(_))
+            || !leaving && view != View::Starting && !(is_for_the_guest && is_held)
     }
 
     proptest! {

@@ -28,7 +28,7 @@ use garboard_protocol::guest::{
     GuestCommand, GuestFileSystem, GuestFileSystemDisk, GuestReport, GuestTimezone, GuestUser,
 };
 use garboard_protocol::journal::{
-    Deadline, Freeze, Journal, NumberedRequest, RequestOutcome, SoftReboot, SoftRebootStep,
+    Deadline, Journal, JournaledFreeze, JournaledSoftReboot, NumberedRequest, RequestOutcome, SoftRebootStep,
 };
 use garboard_protocol::launch::{FromInit, ToInit};
 use garboard_protocol::pod::{DiskImage, NodeFacts, PodOrder};
@@ -157,11 +157,11 @@ fn journal() -> Journal {
         deadline: Some(Deadline { boot_id: "b".to_owned(), at_ms: 30_000 }),
         taints: vec!["device_del".to_owned()],
         resets: 3,
-        soft_reboot: Some(SoftReboot {
+        soft_reboot: Some(JournaledSoftReboot {
             step: SoftRebootStep::PowerButton,
             deadline: Deadline { boot_id: "b".to_owned(), at_ms: 30_000 },
         }),
-        freeze: Some(Freeze { thaw_at: Some(Deadline { boot_id: "b".to_owned(), at_ms: 30_000 }) }),
+        freeze: Some(JournaledFreeze { thaw_at: Some(Deadline { boot_id: "b".to_owned(), at_ms: 30_000 }) }),
         run: "r".to_owned(),
         requests: vec![NumberedRequest {
             id: "n".to_owned(),
@@ -470,6 +470,8 @@ const DEMANDS: &[(&str, &str)] = &[
     ("asked-backup-hook.json", "step"),
     ("asked-console.json", "session"),
     ("asked-vnc.json", "session"),
+    // A place that a client would go on from.
+    ("answered-resumed.json", "position"),
     ("asked-qmp.json", "access"),
     ("asked-probe.json", "question"),
     ("to-agent-plumb.json", "binding"),

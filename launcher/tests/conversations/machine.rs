@@ -320,6 +320,7 @@ fn manifest() -> VirtualMachineInstance {
             "domain": {"memory": {"guest": "64Mi"}, "devices": {
                 "disks": [{"name": DISK, "disk": {"bus": "virtio"}}],
                 "interfaces": [{"name": "default", "masquerade": {}}],
+                "clientPassthrough": {},
             }},
             "networks": [{"name": "default", "pod": {}}],
             "volumes": [{"name": DISK, "persistentVolumeClaim": {"claimName": "c"}}],

@@ -75,6 +75,11 @@ fn domain_device(device: Node<'_, '_>, index: usize) -> Vec<String> {
             let kind = device.attribute("type").unwrap_or_default();
             vec![format!("input {kind} {}", device.attribute("bus").unwrap_or_default())]
         }
+        "redirdev" => {
+            let path = attribute(device, "source", "path").unwrap_or_default();
+            let slot = path.rsplit('-').next().unwrap_or_default();
+            vec![format!("redirection {} {slot}", device.attribute("bus").unwrap_or_default())]
+        }
         // The same serial port again, as libvirt spells it for guests without one.
         "console" => Vec::new(),
         other => vec![format!("{other} {index}")],
@@ -438,6 +443,10 @@ fn device_facts(device: &Properties, machine: &Machine) -> Option<String> {
         "pvpanic-pci" => Some("panic pvpanic".to_owned()),
         "usb-tablet" => Some("input tablet usb".to_owned()),
         "virtio-tablet-pci" => Some("input tablet virtio".to_owned()),
+        "usb-redir" => {
+            let slot = device.text("id")?.strip_prefix("usbredir")?;
+            Some(format!("redirection usb {slot}"))
+        }
         // Disks and interfaces were described above; ports, codecs and bridges are how devices hang together.
         _ => None,
     }

@@ -80,6 +80,7 @@ fn open_one(plan: &LaunchPlan, purpose: &DescriptorPurpose, dir: &Path) -> std::
         DescriptorPurpose::LastResortMonitorListener => listen("monitor-init.sock")?,
         DescriptorPurpose::AgentListener => listen("agent.sock")?,
         DescriptorPurpose::SerialListener { index } => listen(&format!("serial{index}.sock"))?,
+        DescriptorPurpose::UsbRedirListener { slot } => listen(&format!("usbredir{slot}.sock"))?,
         DescriptorPurpose::SerialLog { index } => append(&format!("serial{index}.log"))?,
         DescriptorPurpose::DiskLayer { volume, layer, access, direct } => {
             let disk = plan.disks.iter().find(|disk| disk.volume == *volume).expect("a planned disk");

@@ -30,7 +30,7 @@ pub use panic::{Pvpanic, PvpanicPci};
 pub use rng::VirtioRngPci;
 pub use scsi::{ScsiAddress, ScsiBlock, ScsiCd, ScsiHd};
 pub use sound::{Ac97, HdaDuplex, Ich9IntelHda};
-pub use usb::{UsbBot, UsbPort, UsbStorage};
+pub use usb::{UsbBot, UsbPort, UsbRedir, UsbStorage};
 pub use virtio_blk::{IothreadUse, VirtioBlkPci};
 pub use virtio_net::VirtioNetPci;
 pub use watchdog::I6300Esb;
@@ -112,6 +112,7 @@ devices!(
     IdeCd,
     UsbStorage,
     UsbBot,
+    UsbRedir,
     VirtioNetPci,
     EmulatedNic,
     Display,

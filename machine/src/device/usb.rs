@@ -54,3 +54,20 @@ impl UsbBot {
         self.at.device("usb-bot", &self.id)
     }
 }
+
+/// `usb-redir`: a USB device that a client redirects by usbredir's protocol. The guest sees none until a client has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsbRedir {
+    /// Its ID.
+    pub id: DeviceId,
+    /// Where it is.
+    pub at: UsbPort,
+    /// The character device that its client is connected to.
+    pub chardev: DeviceId,
+}
+
+impl UsbRedir {
+    pub(super) fn properties(&self) -> Properties {
+        self.at.device("usb-redir", &self.id).set("chardev", &self.chardev)
+    }
+}

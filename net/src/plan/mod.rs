@@ -26,7 +26,7 @@ pub const MTU_MIN: u16 = 576;
 
 /// A plan that cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
+pub enum NetPlanError {
     /// The number of queues is out of range.
     #[error("interface `{interface}`: {queues} queues; write 1 to 256")]
     Queues {
@@ -221,7 +221,7 @@ impl Protocol {
 }
 
 /// Checks what can be checked without looking at a namespace: ranges, numbers, clashes between plans.
-pub fn check(plans: &[NetPlan]) -> Result<(), PlanError> {
+pub fn check(plans: &[NetPlan]) -> Result<(), NetPlanError> {
     plans.iter().try_for_each(check_one)?;
     plans
         .iter()
@@ -229,13 +229,13 @@ pub fn check(plans: &[NetPlan]) -> Result<(), PlanError> {
         .try_for_each(|(at, plan)| plans.iter().take(at).try_for_each(|earlier| check_pair(earlier, plan)))
 }
 
-fn check_one(plan: &NetPlan) -> Result<(), PlanError> {
+fn check_one(plan: &NetPlan) -> Result<(), NetPlanError> {
     let interface = || plan.interface.clone();
     if !(1..=QUEUES_MAX).contains(&plan.queues) {
-        return Err(PlanError::Queues { interface: interface(), queues: plan.queues });
+        return Err(NetPlanError::Queues { interface: interface(), queues: plan.queues });
     }
     if let Some(mtu) = plan.mtu.filter(|mtu| *mtu < MTU_MIN) {
-        return Err(PlanError::Mtu { interface: interface(), mtu });
+        return Err(NetPlanError::Mtu { interface: interface(), mtu });
     }
     if let Binding::Masquerade(masquerade) = &plan.binding {
         masquerade.gateway_and_guest4()?;
@@ -244,7 +244,7 @@ fn check_one(plan: &NetPlan) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn check_pair(earlier: &NetPlan, plan: &NetPlan) -> Result<(), PlanError> {
+fn check_pair(earlier: &NetPlan, plan: &NetPlan) -> Result<(), NetPlanError> {
     let both = [
         ("name", &earlier.interface, &plan.interface),
         ("uplink", &earlier.uplink.to_string(), &plan.uplink.to_string()),
@@ -256,7 +256,7 @@ fn check_pair(earlier: &NetPlan, plan: &NetPlan) -> Result<(), PlanError> {
     match same.or_else(|| shared_range(&earlier.binding, &plan.binding)) {
         None => Ok(()),
         Some((what, name)) => {
-            Err(PlanError::Clash { interface: plan.interface.clone(), other: earlier.interface.clone(), what, name })
+            Err(NetPlanError::Clash { interface: plan.interface.clone(), other: earlier.interface.clone(), what, name })
         }
     }
 }
@@ -272,8 +272,8 @@ fn shared_range(earlier: &Binding, binding: &Binding) -> Option<(&'static str, S
 
 impl Masquerade {
     /// Gateway and guest in the IPv4 range: its first and second address.
-    pub fn gateway_and_guest4(&self) -> Result<(Ipv4Addr, Ipv4Addr), PlanError> {
-        let too_narrow = || PlanError::RangeTooNarrow { range: self.ipv4.to_string(), longest: 30 };
+    pub fn gateway_and_guest4(&self) -> Result<(Ipv4Addr, Ipv4Addr), NetPlanError> {
+        let too_narrow = || NetPlanError::RangeTooNarrow { range: self.ipv4.to_string(), longest: 30 };
         if self.ipv4.prefix_len() > 30 {
             return Err(too_narrow());
         }
@@ -282,8 +282,8 @@ impl Masquerade {
     }
 
     /// Gateway and guest in the IPv6 range: its first and second address.
-    pub fn gateway_and_guest6(&self) -> Result<(Ipv6Addr, Ipv6Addr), PlanError> {
-        let too_narrow = || PlanError::RangeTooNarrow { range: self.ipv6.to_string(), longest: 126 };
+    pub fn gateway_and_guest6(&self) -> Result<(Ipv6Addr, Ipv6Addr), NetPlanError> {
+        let too_narrow = || NetPlanError::RangeTooNarrow { range: self.ipv6.to_string(), longest: 126 };
         if self.ipv6.prefix_len() > 126 {
             return Err(too_narrow());
         }
@@ -324,12 +324,12 @@ pub(crate) mod tests {
         let four = Masquerade { ipv4: "10.0.2.0/31".parse().unwrap(), ..Masquerade::default() };
         assert!(matches!(
             check(&[plan(Binding::Masquerade(four))]),
-            Err(PlanError::RangeTooNarrow { longest: 30, .. })
+            Err(NetPlanError::RangeTooNarrow { longest: 30, .. })
         ));
         let six = Masquerade { ipv6: "fd10::/127".parse().unwrap(), ..Masquerade::default() };
         assert!(matches!(
             check(&[plan(Binding::Masquerade(six))]),
-            Err(PlanError::RangeTooNarrow { longest: 126, .. })
+            Err(NetPlanError::RangeTooNarrow { longest: 126, .. })
         ));
     }
 
@@ -337,11 +337,11 @@ pub(crate) mod tests {
     fn queues_and_mtu_out_of_range_are_refused() {
         for queues in [0, 257] {
             let refused = check(&[NetPlan { queues, ..plan(Binding::Bridge) }]);
-            assert!(matches!(refused, Err(PlanError::Queues { .. })));
+            assert!(matches!(refused, Err(NetPlanError::Queues { .. })));
         }
         assert!(check(&[NetPlan { queues: 256, ..plan(Binding::Bridge) }]).is_ok());
         let refused = check(&[NetPlan { mtu: Some(575), ..plan(Binding::Bridge) }]);
-        assert!(matches!(refused, Err(PlanError::Mtu { mtu: 575, .. })));
+        assert!(matches!(refused, Err(NetPlanError::Mtu { mtu: 575, .. })));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::error::NetError;
 use crate::names::VmNetId;
 use crate::observed::{Origin, Route};
 use crate::plan::masquerade::TABLE;
-use crate::plan::{Binding, Masquerade, NetPlan, PlanError};
+use crate::plan::{Binding, Masquerade, NetPlan, NetPlanError};
 use crate::plumb::{Plumbed, plumb_in, sockets_in};
 use crate::seam::{LinkChange, Links, Namespace, Nft, Sysctl};
 use crate::testing::{FakeHost, Faulty, root_or_skip};
@@ -83,7 +83,7 @@ async fn plumb_twice<N: Namespace>(vm: &N, plan: &NetPlan) {
     assert!(held.left().is_empty());
     let another = NetPlan { tap: "tap7".parse().unwrap(), ..plan.clone() };
     let taken = plumb_in(vm, std::slice::from_ref(&another)).await.unwrap_err();
-    assert!(matches!(taken.cause(), NetError::Plan(PlanError::BridgeTaken { tap, .. }) if tap == "tap0"), "{taken}");
+    assert!(matches!(taken.cause(), NetError::Plan(NetPlanError::BridgeTaken { tap, .. }) if tap == "tap0"), "{taken}");
     let guest = interface.guest.clone();
     drop(first);
     let second = once_free(async || plumb_in(vm, plans).await).await;

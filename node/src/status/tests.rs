@@ -1,4 +1,4 @@
-use garboard_protocol::control::Phase as Reported;
+use garboard_protocol::control::ReportedPhase;
 use garboard_protocol::exit::ExitCause;
 pub(crate) use garboard_protocol::testing::running as report;
 use serde_json::json;
@@ -28,7 +28,11 @@ pub(crate) fn scheduled() -> serde_json::Value {
 
 pub(crate) fn ended(cause: ExitCause) -> Status {
     let message = cause.message();
-    Status { phase: Reported::Failed, ended: Some(Ended { cause, message, report: None, at_ms: 5_000 }), ..report(9) }
+    Status {
+        phase: ReportedPhase::Failed,
+        ended: Some(Ended { cause, message, report: None, at_ms: 5_000 }),
+        ..report(9)
+    }
 }
 
 fn next(report: &Status, vmi: &VirtualMachineInstance) -> Option<VirtualMachineInstanceStatus> {

@@ -204,7 +204,7 @@ async fn a_vmi_without_a_node_is_reported_on_its_pod() {
     assert_eq!(marks.len(), 1, "one write for gate and report");
     assert_eq!(
         (marks[0].unpaused, marks[0].report.as_ref().map(|report| report.phase)),
-        (Some(true), Some(control::Phase::Running))
+        (Some(true), Some(control::ReportedPhase::Running))
     );
     // The controller writes just this.
     let (report, pod_of_it) = (report(2), pod());

@@ -15,6 +15,8 @@ pub struct Change {
     /// JSON patch of the VirtualMachine, and to what part it goes. It tests what was decided on: where another request was
     /// faster it does not apply, and that is a conflict.
     pub patch: Option<(Part, Value)>,
+    /// JSON patch of the instance: its guest has less time than it was started with.
+    pub instance_patch: Option<Value>,
     /// The instance's pod is deleted, with so many seconds for the guest.
     pub end_within: Option<i64>,
 }
@@ -42,6 +44,8 @@ const NOT_RUNNING: &str = "VM is not running";
 const SHORTEST_GRACE: i64 = 1;
 /// A condition of another controller: volumes have to be repaired by hand first.
 const MANUAL_RECOVERY: &str = "ManualRecoveryRequired";
+/// A condition of another controller: volumes are being copied to other claims. A restart would leave them half copied.
+const VOLUMES_CHANGE: &str = "VolumesChange";
 const RECOVERY: &str = "VM recovery required: a volume migration failed, and its volumes have to be put right by hand";
 
 impl Machine<'_> {
@@ -64,9 +68,9 @@ impl Machine<'_> {
         self.alive().is_some_and(|vmi| !is_unset && Phase::of(vmi) != Phase::Unknown)
     }
 
-    fn needs_recovery(&self) -> bool {
+    fn is_true(&self, condition: &str) -> bool {
         let mut conditions = self.vm.status.iter().flat_map(|status| &status.conditions);
-        conditions.any(|each| each.r#type == MANUAL_RECOVERY && each.status == "True")
+        conditions.any(|each| each.r#type == condition && each.status == "True")
     }
 }
 
@@ -78,7 +82,7 @@ pub fn start(machine: &Machine<'_>, options: &StartOptions) -> Result<Change, Re
     if machine.is_active() {
         return Err(Refusal::Conflict("VM is already running".to_owned()));
     }
-    if machine.needs_recovery() {
+    if machine.is_true(MANUAL_RECOVERY) {
         return Err(Refusal::Conflict(RECOVERY.to_owned()));
     }
     let strategy = machine.strategy()?;
@@ -106,26 +110,29 @@ pub fn start(machine: &Machine<'_>, options: &StartOptions) -> Result<Change, Re
 /// # Errors
 /// It does not run, or the guest would get more time than its specification gives.
 pub fn stop(machine: &Machine<'_>, options: &StopOptions) -> Result<Change, Refusal> {
-    let end_within = sooner(machine, options.grace_period)?;
+    let hurry = sooner(machine, options.grace_period)?;
     let strategy = machine.strategy()?;
     let change = match (strategy, machine.alive()) {
         (RunStrategy::Always | RunStrategy::Once, _) => strategy_patch(machine.vm, RunStrategy::Halted),
         (_, None) => return Err(Refusal::Conflict(NOT_RUNNING.to_owned())),
         // It is being stopped as it is.
-        (RunStrategy::Halted, Some(_)) if end_within.is_some() => Change::default(),
+        (RunStrategy::Halted, Some(_)) if hurry.is_some() => Change::default(),
         (RunStrategy::Halted, Some(_)) => {
             let message = "Halted only supports manual stop requests with a shorter graceperiod";
             return Err(Refusal::Conflict(message.to_owned()));
         }
         (RunStrategy::Manual | RunStrategy::RerunOnFailure, Some(vmi)) => request(machine, &[stop_request(vmi)])?,
     };
-    Ok(Change { end_within, ..change })
+    Ok(match hurry {
+        Some(hurry) => Change { patch: change.patch, ..hurry },
+        None => change,
+    })
 }
 
 /// A restart.
 ///
 /// # Errors
-/// There is no instance, or its strategy has one run or none.
+/// There is no instance, its strategy has one run or none, or its volumes are being copied.
 pub fn restart(machine: &Machine<'_>, options: &RestartOptions) -> Result<Change, Refusal> {
     let at_once = match options.grace_period_seconds {
         None => false,
@@ -133,6 +140,9 @@ pub fn restart(machine: &Machine<'_>, options: &RestartOptions) -> Result<Change
         Some(1..) => return Err(bad("For force restart, only gracePeriod=0 is supported for now")),
         Some(_) => return Err(bad("gracePeriod has to be greater or equal to 0")),
     };
+    if machine.is_true(VOLUMES_CHANGE) {
+        return Err(Refusal::Conflict(RECOVERY.to_owned()));
+    }
     let strategy = machine.strategy()?;
     if matches!(strategy, RunStrategy::Halted | RunStrategy::Once) {
         // The misspelling is KubeVirt's, and clients look for it.
@@ -148,8 +158,8 @@ fn bad(message: &str) -> Refusal {
     Refusal::BadRequest(message.to_owned())
 }
 
-/// The time of the request, if it is shorter than the instance's.
-fn sooner(machine: &Machine<'_>, asked: Option<i64>) -> Result<Option<i64>, Refusal> {
+/// What is done beside the stop, if the time of the request is shorter than the instance's.
+fn sooner(machine: &Machine<'_>, asked: Option<i64>) -> Result<Option<Change>, Refusal> {
     let (Some(asked), Some(vmi)) = (asked, machine.alive()) else { return Ok(None) };
     if asked < 0 {
         return Err(bad("gracePeriod has to be greater or equal to 0"));
@@ -161,7 +171,21 @@ fn sooner(machine: &Machine<'_>, asked: Option<i64>) -> Result<Option<i64>, Refu
         );
         return Err(Refusal::Conflict(message));
     }
-    Ok((asked < own).then_some(asked.max(SHORTEST_GRACE)))
+    Ok((asked < own).then(|| Change {
+        patch: None,
+        instance_patch: Some(shortening(vmi, asked)),
+        end_within: Some(asked.max(SHORTEST_GRACE)),
+    }))
+}
+
+/// Writes a shorter time into the instance. Where it has none, it has the default.
+fn shortening(vmi: &VirtualMachineInstance, seconds: i64) -> Value {
+    let path = "/spec/terminationGracePeriodSeconds";
+    let mut patch = vec![json!({ "op": "test", "path": "/metadata/uid", "value": vmi.metadata.uid })];
+    let own = vmi.spec.termination_grace_period_seconds;
+    patch.extend(own.map(|own| json!({ "op": "test", "path": path, "value": own })));
+    patch.push(json!({ "op": "add", "path": path, "value": seconds }));
+    Value::Array(patch)
 }
 
 fn start_request(paused: bool) -> Value {
@@ -195,7 +219,7 @@ fn request(machine: &Machine<'_>, requests: &[Value]) -> Result<Change, Refusal>
     if status.is_some_and(|status| status.start_failure.is_some()) {
         patch.push(json!({ "op": "remove", "path": "/status/startFailure" }));
     }
-    Ok(Change { patch: Some((Part::Status, Value::Array(patch))), end_within: None })
+    Ok(Change { patch: Some((Part::Status, Value::Array(patch))), ..Change::default() })
 }
 
 /// In the form that the machine has: exactly one of the two.
@@ -208,7 +232,7 @@ fn strategy_patch(vm: &VirtualMachine, strategy: RunStrategy) -> Change {
         { "op": "test", "path": path, "value": before },
         { "op": "replace", "path": path, "value": after },
     ]);
-    Change { patch: Some((Part::Spec, patch)), end_within: None }
+    Change { patch: Some((Part::Spec, patch)), ..Change::default() }
 }
 
 #[cfg(test)]

@@ -127,6 +127,29 @@ fn a_stop_is_a_strategy_or_a_request_and_may_hurry() {
 }
 
 #[test]
+fn a_stop_that_hurries_writes_its_time_into_the_instance() {
+    let (vm, path) = (vm("Always", &[]), "/spec/terminationGracePeriodSeconds");
+    let patch = |own: Option<i64>, grace_period: Option<i64>| {
+        let mut vmi = vmi("Running").unwrap();
+        vmi.spec.termination_grace_period_seconds = own;
+        let options = StopOptions { grace_period, dry_run: None };
+        stop(&Machine { vm: &vm, vmi: Some(&vmi) }, &options).unwrap().instance_patch
+    };
+    let test = |path: &str, value: Value| json!({ "op": "test", "path": path, "value": value });
+    let (uid, own) = (test("/metadata/uid", json!("u")), test(path, json!(60)));
+    let add = json!({ "op": "add", "path": path, "value": 0 });
+    assert_eq!(patch(Some(60), Some(0)), Some(json!([uid, own, add])));
+    assert_eq!(patch(None, Some(0)), Some(json!([uid, add])));
+    for unchanged in [None, Some(60)] {
+        assert_eq!(patch(Some(60), unchanged), None);
+    }
+    let restarted = RestartOptions { grace_period_seconds: Some(0), dry_run: None };
+    let running = vmi("Running");
+    let change = restart(&Machine { vm: &vm, vmi: running.as_ref() }, &restarted).unwrap();
+    assert_eq!((change.instance_patch, change.end_within), (None, Some(1)));
+}
+
+#[test]
 fn a_restart_is_a_stop_and_a_start() {
     let table = [
         ("Always", "Running", &[][..], None, "Stop,Start"),
@@ -162,10 +185,20 @@ fn a_patch_tests_what_was_decided_on_and_forgets_starts_that_failed() {
 }
 
 #[test]
-fn a_machine_whose_volumes_need_hands_is_not_started() {
-    let mut machine = vm("Manual", &[]);
-    let condition = json!({ "type": "ManualRecoveryRequired", "status": "True" });
-    machine.status.as_mut().unwrap().conditions = vec![serde_json::from_value(condition).unwrap()];
-    let outcome = start(&Machine { vm: &machine, vmi: None }, &StartOptions::default());
-    assert_eq!(outcome.unwrap_err().code(), 409);
+fn a_machine_whose_volumes_need_hands_is_not_started_and_one_whose_volumes_move_is_not_restarted() {
+    let with = |condition: &str, status: &str| {
+        let mut machine = vm("Manual", &[]);
+        let condition = json!({ "type": condition, "status": status });
+        machine.status.as_mut().unwrap().conditions = vec![serde_json::from_value(condition).unwrap()];
+        machine
+    };
+    let running = vmi("Running");
+    let starts = |vm: &VirtualMachine| outcome_of(start(&Machine { vm, vmi: None }, &StartOptions::default()));
+    let restarts =
+        |vm: &VirtualMachine| outcome_of(restart(&Machine { vm, vmi: running.as_ref() }, &RestartOptions::default()));
+    let refused = "409: a volume migration failed, and its volumes have to be put right by hand";
+    assert_eq!(starts(&with("ManualRecoveryRequired", "True")), refused);
+    assert_eq!(restarts(&with("VolumesChange", "True")), refused);
+    assert_eq!(restarts(&with("VolumesChange", "False")), "Stop,Start");
+    assert_eq!(starts(&with("VolumesChange", "True")), "Start");
 }

@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Page
 
 from garboard_e2e import names
 from garboard_e2e.dashboard import browser as chromium
+from garboard_e2e.dashboard.in_cluster import InCluster
 from garboard_e2e.dashboard.played_api import PlayedApi
 from garboard_e2e.dashboard.served import Served
 
@@ -32,6 +33,13 @@ def environment(api: PlayedApi) -> dict[str, str]:
 @pytest.fixture
 def served(argv: list[str], environment: dict[str, str]) -> Iterator[Served]:
     with Served(argv, environment) as running:
+        yield running
+
+
+@pytest.fixture
+def in_cluster(programs: pathlib.Path, api: PlayedApi, directory: pathlib.Path) -> Iterator[InCluster]:
+    """The page as a cluster serves it, for users with tokens."""
+    with InCluster(programs / names.DASHBOARD, api, directory) as running:
         yield running
 
 

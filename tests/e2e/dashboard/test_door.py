@@ -1,6 +1,5 @@
 """Who is let in, and what is let through."""
 
-import http.client
 import os
 import pathlib
 import signal
@@ -12,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from garboard_e2e.dashboard import browser as chromium
+from garboard_e2e.dashboard.in_cluster import InCluster
 from garboard_e2e.dashboard.played_api import PlayedApi
 from garboard_e2e.dashboard.served import Served
 from garboard_e2e.patience import PATIENCE, wait_until
@@ -33,9 +33,9 @@ OTHERS = [
 ]
 
 
-def ask(served: Served, method: str, path: str, headers: dict[str, str], body: str = "") -> tuple[int, str]:
+def ask(served: Served | InCluster, method: str, path: str, headers: dict[str, str], body: str = "") -> tuple[int, str]:
     """Code and body; the headers are all that are sent beside a length."""
-    connection = http.client.HTTPConnection("127.0.0.1", served.port)
+    connection = served.connect()
     connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
     for name, value in headers.items():
         connection.putheader(name, value)
@@ -46,7 +46,7 @@ def ask(served: Served, method: str, path: str, headers: dict[str, str], body: s
     return answer.status, answer.read().decode()
 
 
-def own(served: Served) -> dict[str, str]:
+def own(served: Served | InCluster) -> dict[str, str]:
     return {"Host": f"127.0.0.1:{served.port}", "Origin": served.origin, "Sec-Fetch-Site": "same-origin"}
 
 
@@ -122,7 +122,7 @@ def test_other_paths_are_not_forwarded(served: Served, token: str, api: PlayedAp
 
 
 def test_files_say_what_a_browser_may_do_with_them(served: Served) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", served.port)
+    connection = served.connect()
     connection.request("GET", "/")
     answer = connection.getresponse()
     policy = answer.headers["Content-Security-Policy"]
@@ -235,3 +235,88 @@ def test_it_ends_when_kubectl_does(served: Served, api: PlayedApi) -> None:
     os.kill(served.kubectl(), signal.SIGKILL)
     _, errors = served.process.communicate(timeout=60)
     assert served.process.returncode == 1 and "kubectl proxy ended" in errors
+
+
+# ---- as a cluster serves it
+
+
+def of_ada(in_cluster: InCluster, api: PlayedApi) -> dict[str, str]:
+    api.tokens["of-ada"] = "ada"
+    return own(in_cluster) | {"Authorization": "Bearer of-ada"}
+
+
+def test_in_a_cluster_a_request_goes_on_as_its_token_alone(in_cluster: InCluster, api: PlayedApi) -> None:
+    others = {
+        "Impersonate-User": "root",
+        "Impersonate-Group": "system:masters",
+        "X-Remote-User": "root",
+        "Cookie": "a=b",
+    }
+    headers = of_ada(in_cluster, api) | others
+    code, body = ask(in_cluster, "GET", LIST, headers)
+    assert code == 200 and "VirtualMachineList" in body
+    assert ask(in_cluster, "PUT", START, headers, "{}")[0] == 202
+    assert len(api.asked) == 2
+    for sent in api.sent("/"):
+        assert sent["authorization"] == "Bearer of-ada"
+        assert sent.keys() <= {"host", "authorization", "accept", "content-type", "content-length"}, sent
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Authorization": None},
+        {"Authorization": "Basic YWRhOng="},
+        {"Authorization": None, "Cookie": "garboard-token=of-ada"},
+        {"Host": "evil.example"},
+        {"Host": "evil.example:{port}", "Origin": "https://evil.example:{port}"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "http://127.0.0.1:{port}"},
+        {"Origin": "null"},
+        {"Origin": None},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+    ids=str,
+)
+def test_in_a_cluster_nothing_else_is_handed_on(
+    in_cluster: InCluster, api: PlayedApi, change: dict[str, str | None]
+) -> None:
+    headers = of_ada(in_cluster, api)
+    for name, value in change.items():
+        headers.pop(name, None)
+        if value is not None:
+            headers[name] = value.replace("{port}", str(in_cluster.port))
+    code, body = ask(in_cluster, "PUT", START, headers, "{}")
+    assert code in (401, 403), body
+    assert '"kind":"Status"' in body and api.asked == []
+
+
+def test_in_a_cluster_other_paths_are_not_handed_on(in_cluster: InCluster, api: PlayedApi) -> None:
+    headers = of_ada(in_cluster, api)
+    reviews = ("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews")
+    for method, path in [*OTHERS, reviews, ("POST", "/session")]:
+        assert ask(in_cluster, method, path, headers)[0] == 404, path
+    assert api.asked == []
+
+
+def test_in_a_cluster_the_api_server_judges_the_token(in_cluster: InCluster, api: PlayedApi) -> None:
+    headers = of_ada(in_cluster, api) | {"Authorization": "Bearer of-nobody"}
+    code, body = ask(in_cluster, "GET", "/about", headers)
+    assert code == 401 and "does not accept the token" in body
+    assert ask(in_cluster, "GET", LIST, headers)[0] == 401
+    assert ask(in_cluster, "GET", "/why/tenant/large", headers)[0] == 401
+    assert ask(in_cluster, "GET", "/about", of_ada(in_cluster, api))[1].count('"ada"') == 1
+
+
+def test_in_a_cluster_files_say_what_a_browser_may_do_with_them(in_cluster: InCluster) -> None:
+    connection = in_cluster.connect()
+    connection.request("GET", "/")
+    answer = connection.getresponse()
+    policy = answer.headers["Content-Security-Policy"]
+    assert f"connect-src 'self' wss://127.0.0.1:{in_cluster.port};" in policy and "form-action 'none'" in policy
+    assert "Set-Cookie" not in answer.headers and "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_in_a_cluster_it_ends_when_it_is_asked_to(in_cluster: InCluster) -> None:
+    assert in_cluster.end() == 0

@@ -46,8 +46,14 @@ def test_without_values_it_is_the_manifest() -> None:
             tuple(f"image.digests.{name}={digest}" for name, digest in DIGESTS.items()),
             tuple(f"--image-digest={name}={digest}" for name, digest in DIGESTS.items()),
         ),
+        ("vms", ("dashboard.enabled=true", "image.registry=r.example"), ("--dashboard", "--image-registry=r.example")),
+        (
+            "garboard",
+            ("dashboard.enabled=true", "dashboard.hosts={vms.example.com,b.example}", "dashboard.tlsSecret=mine"),
+            ("--dashboard-host=vms.example.com", "--dashboard-host=b.example", "--dashboard-tls-secret=mine"),
+        ),
     ],
-    ids=["another_namespace", "another_registry", "another_tag_and_policy", "digests"],
+    ids=["another_namespace", "another_registry", "another_tag_and_policy", "digests", "dashboard", "own_dashboard"],
 )
 def test_with_the_same_choices_it_is_what_the_command_installs(
     programs: pathlib.Path, namespace: str, values: tuple[str, ...], options: tuple[str, ...]
@@ -57,7 +63,8 @@ def test_with_the_same_choices_it_is_what_the_command_installs(
     values = values if any("image.tag" in value for value in values) else (*values, "image.tag=1")
     command = [str(programs / names.COMMAND), "cluster", "install", "--print", f"--garboard-namespace={namespace}"]
     printed = subprocess.run([*command, *options], check=True, stdout=subprocess.PIPE, text=True).stdout
-    chosen = [option for value in values for option in ("--set-string", value)]
+    # A switch is no text.
+    chosen = [option for value in values for option in (f"--set{'' if value.endswith('=true') else '-string'}", value)]
     assert differences(rendered("--namespace", namespace, *WITH_NAMESPACE, *chosen), objects(printed)) == []
 
 
@@ -99,6 +106,7 @@ OTHERS: dict[str, Any] = {
     "image.pullPolicy": "Always",
     **{f"image.digests.{name}": digest for name, digest in DIGESTS.items()},
     "imagePullSecrets": [{"name": "key"}],
+    "dashboard.hosts": ["vms.example.com"],
     "kubevirt.annotations": {"garboard.dev/launcher-update": "Disabled"},
     "kubevirt.spec": {"configuration": {"developerConfiguration": {"useEmulation": True}}},
 }
@@ -131,17 +139,42 @@ def another(path: tuple[str, ...], usual: Any) -> Any:
 
 
 def test_each_value_changes_what_is_installed(tmp_path: pathlib.Path) -> None:
-    plain = rendered()
+    # Else the dashboard's values have no effect.
+    with_dashboard = ("--set", "dashboard.enabled=true")
+    plain = rendered(*with_dashboard)
     without_effect = set()
     found = list(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
     assert len(found) > 20, found
     for path, usual in found:
-        value = another(path, usual)
+        is_switch = path == ("dashboard", "enabled")
+        value: Any = False if is_switch else another(path, usual)
         for key in reversed(path):
             value = {key: value}
-        if not differences(rendered("--values", str(written(tmp_path, value))), plain):
+        switch = () if is_switch else with_dashboard
+        if not differences(rendered("--values", str(written(tmp_path, value)), *switch), plain):
             without_effect.add(".".join(path))
     assert without_effect == OF_A_CLUSTER
+
+
+def test_the_dashboard_is_optional_and_its_pod_as_restricted_as_pods_can_be() -> None:
+    assert not [each for each in rendered() if each["metadata"]["name"] == "garboard-dashboard"]
+    found = by_name(rendered("--namespace", "vms", "--set", "dashboard.enabled=true"))
+    pod = found["Deployment vms/garboard-dashboard"]["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert found["ServiceAccount vms/garboard-dashboard"]["automountServiceAccountToken"] is False
+    assert found["Service vms/garboard-dashboard"]["spec"]["type"] == "ClusterIP"
+    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["seccompProfile"] == {
+        "type": "RuntimeDefault"
+    }
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    # Nothing gives it a right.
+    subjects = [subject["name"] for each in found.values() for subject in each.get("subjects") or []]
+    assert "garboard-dashboard" not in subjects
 
 
 def test_settings_are_a_kubevirt_object(tmp_path: pathlib.Path) -> None:
@@ -173,6 +206,9 @@ def test_settings_are_a_kubevirt_object(tmp_path: pathlib.Path) -> None:
         ({"image": {"digests": {"node": "sha256:abc"}}}, "/image/digests/node"),
         ({"image": {"digests": {"virt-handler": ""}}}, "virt-handler"),
         ({"imagePullSecrets": ["key"]}, "/imagePullSecrets/0"),
+        ({"dashboard": {"hosts": ["https://vms.example.com"]}}, "/dashboard/hosts/0"),
+        ({"dashboard": {"tlsSecret": "Mine"}}, "/dashboard/tlsSecret"),
+        ({"dashboard": True}, "/dashboard"),
         ({"node": {"tolerations": [{"effect": "Sometimes"}]}}, "/node/tolerations/0/effect"),
         ({"node": {"resources": {"limit": {}}}}, "limit"),
         ({"kubevirt": {"spec": []}}, "kubevirt"),

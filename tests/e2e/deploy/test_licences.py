@@ -21,7 +21,7 @@ def printed(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     [
         ("garboard-launcher", "garboard-host", "garboard-container-disk"),
         ("garboard-node",),
-        ("garboard-controller",),
+        ("garboard-controller", "garboard-dashboard"),
         ("garboard-kubectl",),
         ("garboard-cli", "garboard-shim"),
     ],

@@ -96,7 +96,7 @@ def build(source: pathlib.Path, programs: pathlib.Path) -> None:
 
 def environment(programs: pathlib.Path, version: str | None = None) -> dict[str, str]:
     """That of commands of the version which has these programs, and not the version of this checkout."""
-    rest = {name: value for name, value in os.environ.items() if name != "GARBOARD_VERSION"}
+    rest = {name: value for name, value in os.environ.items() if name not in ("GARBOARD_VERSION", "GARBOARD_BUILD")}
     own = {"GARBOARD_VERSION": version} if version else {}
     return rest | own | {"CARGO_TARGET_DIR": str(programs.parent)}
 

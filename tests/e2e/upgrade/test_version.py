@@ -12,7 +12,8 @@ AUTHOR = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
 
 
 def run(directory: pathlib.Path, *command: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if name != "GARBOARD_VERSION"}
+    ours = ("GARBOARD_VERSION", "GARBOARD_BUILD")
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
     done = subprocess.run(command, cwd=directory, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.strip()
 
@@ -58,7 +59,22 @@ def test_other_files_are_another_version(directory: pathlib.Path) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", version(whole))
 
 
+def of_build(checkout: pathlib.Path) -> dict[str, str]:
+    pairs = run(checkout, "scripts/version", "--build").split()
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def test_a_build_names_its_commit_and_its_time(directory: pathlib.Path) -> None:
+    whole = checkout(directory)
+    found = of_build(whole)
+    assert found["commit"] == run(whole, "git", "rev-parse", "HEAD")
+    digits = re.sub(r"\D", "", found["date"])
+    assert version(whole).split(".")[3] == digits and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", found["date"])
+    assert run(whole, "rustc", "--version").split()[1] == found["rustc"]
+
+
 def test_an_archive_has_the_version_of_its_sources_alone(directory: pathlib.Path) -> None:
     whole = checkout(directory)
     (whole / ".git").rename(directory / "elsewhere")
     assert re.fullmatch(r"\d+\.\d+\.\d+-dev", version(whole))
+    assert "commit" not in of_build(whole) and "date" not in of_build(whole)

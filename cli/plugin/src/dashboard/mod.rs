@@ -9,6 +9,8 @@
 //! [ADR 40](../../../../docs/adr/0040-a-page-in-the-browser.md) says how it is kept from other pages and other users.
 
 #[cfg(unix)]
+pub mod page;
+#[cfg(unix)]
 mod served;
 
 #[cfg(unix)]

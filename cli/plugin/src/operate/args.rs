@@ -32,10 +32,11 @@ pub(crate) enum ClusterCommand {
       --image-digest node=sha256:… --image-digest launcher=sha256:…
   garboard cluster install --garboard-namespace vms
   garboard cluster install --emulation              # nodes without KVM; slow
+  garboard cluster install --dashboard --dashboard-host vms.example.com --dashboard-tls-secret vms-example-com
   garboard cluster install --print | kubectl diff -f -
 
 Without --image-registry, images have to be loaded on every node (deploy/images/load) and are never pulled. Registry, pull
-policy and emulation stay as an earlier installation has them; tag and digests are those of this version. Installing again is how Garboard is upgraded;
+policy, emulation and dashboard stay as an earlier installation has them; tag and digests are those of this version. Installing again is how Garboard is upgraded;
 machines that run go on.")]
 pub(crate) struct InstallArgs {
     /// The registry that has garboard/controller, garboard/node and garboard/launcher.
@@ -62,6 +63,15 @@ pub(crate) struct InstallArgs {
     /// Interpret vCPUs where a node has no KVM, unless a KubeVirt object decides it; =false removes it.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) emulation: Option<bool>,
+    /// Install the dashboard too: the page of `kubectl garboard dashboard` for users without kubectl; =false removes it.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) dashboard: Option<bool>,
+    /// A name by which browsers reach the dashboard, beside those of its Service and of a forwarded port; may be given several times.
+    #[arg(long = "dashboard-host", value_name = "NAME", value_parser = host_name)]
+    pub(crate) dashboard_hosts: Vec<String>,
+    /// The Secret with tls.crt and tls.key for these names; empty: a certificate that the controller makes.
+    #[arg(long, value_name = "SECRET")]
+    pub(crate) dashboard_tls_secret: Option<String>,
     /// Take over fields that another field manager has written.
     #[arg(long)]
     pub(crate) force_conflicts: bool,
@@ -71,6 +81,13 @@ pub(crate) struct InstallArgs {
     /// Print what would be applied, and do nothing.
     #[arg(long)]
     pub(crate) print: bool,
+}
+
+/// A name of a host: of letters, digits, `-` and `.`.
+fn host_name(text: &str) -> Result<String, String> {
+    let is_allowed = |one: u8| one.is_ascii_alphanumeric() || one == b'-' || one == b'.';
+    let is_good = !text.is_empty() && text.bytes().all(is_allowed);
+    if is_good { Ok(text.to_owned()) } else { Err("write a name without https:// and port".to_owned()) }
 }
 
 /// `NAME=sha256:DIGEST`, of one of the three images.

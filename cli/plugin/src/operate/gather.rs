@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::emulation::{EmulationSetting, kubevirts};
 use super::manifest::{self, InstallOptions};
-use super::{AGENT, AGENT_SELECTOR, CONTROLLER, CONTROLLER_SELECTOR, MACHINES};
+use super::{AGENT, AGENT_SELECTOR, CONTROLLER, CONTROLLER_SELECTOR, DASHBOARD, DASHBOARD_SELECTOR, MACHINES};
 use crate::failure::Failure;
 use crate::kubectl::{Kubectl, typed};
 
@@ -31,6 +31,10 @@ pub(super) struct Installation {
     pub(super) agent: Option<DaemonSet>,
     /// Their pods.
     pub(super) agents: Vec<Pod>,
+    /// The dashboard, if it was chosen.
+    pub(super) dashboard: Option<Deployment>,
+    /// Its pods.
+    pub(super) dashboards: Vec<Pod>,
     /// Every node.
     pub(super) nodes: Vec<Node>,
     /// Whether vCPUs are interpreted where there is no KVM.
@@ -59,6 +63,8 @@ pub(super) fn gather(kubectl: &Kubectl) -> Result<Installation, Failure> {
         let controllers = scope.spawn(|| own.get(&["pods", "-l", CONTROLLER_SELECTOR]));
         let agent = scope.spawn(|| own.get(&["daemonset", AGENT]));
         let agents = scope.spawn(|| own.get(&["pods", "-l", AGENT_SELECTOR]));
+        let dashboard = scope.spawn(|| own.get(&["deployment", DASHBOARD]));
+        let dashboards = scope.spawn(|| own.get(&["pods", "-l", DASHBOARD_SELECTOR]));
         let nodes = scope.spawn(|| kubectl.get(&["nodes"]));
         let settings = scope.spawn(|| kubevirts(kubectl));
         let lost = |_| Err(Failure::Other("a query failed".to_owned()));
@@ -74,6 +80,8 @@ pub(super) fn gather(kubectl: &Kubectl) -> Result<Installation, Failure> {
             controllers: typed(controllers.join().unwrap_or_else(lost)?),
             agent: typed(agent.join().unwrap_or_else(lost)?).pop(),
             agents: typed(agents.join().unwrap_or_else(lost)?),
+            dashboard: typed(dashboard.join().unwrap_or_else(lost)?).pop(),
+            dashboards: typed(dashboards.join().unwrap_or_else(lost)?),
             nodes: typed(nodes.join().unwrap_or_else(lost)?),
             ..Installation::default()
         };

@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::args::InstallArgs;
 use super::emulation::{EmulationSetting, kubevirts};
 use super::gather::gather;
-use super::manifest::{self, InstallOptions, NEVER, Object, PART_OF, REGISTRY, VERSION};
+use super::manifest::{self, DashboardOptions, InstallOptions, NEVER, Object, PART_OF, REGISTRY, VERSION};
 use super::report::{self, Report};
-use super::{CONTROLLER, CONTROLLER_SELECTOR, NAMESPACE, Progress, emulates, follow};
+use super::{CONTROLLER, CONTROLLER_SELECTOR, DASHBOARD, NAMESPACE, Progress, emulates, follow};
 use crate::exit::{self, FAILED, REFUSED, exit_error};
 use crate::failure::Failure;
 use crate::kubectl::{Kubectl, failed};
@@ -24,13 +24,18 @@ const IF_NOT_PRESENT: &str = "IfNotPresent";
 /// `kubectl garboard cluster install`.
 pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
     if args.print {
-        let choice = InstallOptions { namespace: kubectl.garboard().to_owned(), ..choose(args, &[]) };
+        let dashboard = chosen_dashboard(args, None);
+        let choice = InstallOptions { namespace: kubectl.garboard().to_owned(), dashboard, ..choose(args, &[]) };
         out!("{}", manifest::text(manifest::objects(&choice)?.iter()))?;
         return Ok(exit::OK);
     }
     let version = check_version(kubectl)?;
     let namespace = kubectl.garboard().to_owned();
-    let plain = manifest::objects(&InstallOptions { namespace: namespace.clone(), ..InstallOptions::plain() })?;
+    let dashboards = kubectl.within_garboard().get(&["deployment", DASHBOARD]).map_err(failed)?;
+    let dashboard = chosen_dashboard(args, dashboards.first());
+    let plain =
+        InstallOptions { namespace: namespace.clone(), dashboard: dashboard.clone(), ..InstallOptions::plain() };
+    let plain = manifest::objects(&plain)?;
     check_rights(kubectl, &plain, "patch")?;
     check_foreign(kubectl, &plain)?;
     let present = kubectl.within_garboard().get(&["deployment", CONTROLLER]).map_err(failed)?;
@@ -39,7 +44,7 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
         return Err(exit_error(REFUSED, problem));
     }
     check_elsewhere(kubectl)?;
-    let choice = InstallOptions { namespace, ..choose(args, &present) };
+    let choice = InstallOptions { namespace, dashboard, ..choose(args, &present) };
     let objects = manifest::objects(&choice)?;
     let emulation = if setting.object.is_some() { setting.allowed } else { choice.emulation };
     note!("Kubernetes {version}: installing Garboard {VERSION}{}", if emulation { " with emulation" } else { "" });
@@ -49,6 +54,9 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
     apply(kubectl, &first, args.force_conflicts)?;
     establish(kubectl, &first, args.timeout)?;
     apply(kubectl, &then, args.force_conflicts)?;
+    if choice.dashboard.is_none() && !dashboards.is_empty() {
+        remove_dashboard(kubectl, &choice.namespace)?;
+    }
     wait(kubectl, args.timeout)?;
     outln!("Garboard {VERSION} works; `kubectl garboard cluster status` shows what runs where")?;
     Ok(exit::OK)
@@ -64,7 +72,28 @@ fn choose(args: &InstallArgs, present: &[Value]) -> InstallOptions {
         pull_policy: pull_policy(args, present),
         namespace: NAMESPACE.to_owned(),
         emulation: args.emulation.unwrap_or_else(|| present.iter().any(emulates)),
+        dashboard: None,
     }
+}
+
+/// The dashboard as the options say, else as it is installed; nothing if it is not wanted. Its own options want it.
+fn chosen_dashboard(args: &InstallArgs, present: Option<&Value>) -> Option<DashboardOptions> {
+    let is_named = !args.dashboard_hosts.is_empty() || args.dashboard_tls_secret.is_some();
+    if !args.dashboard.unwrap_or(is_named || present.is_some()) {
+        return None;
+    }
+    let known = present.map(DashboardOptions::of).unwrap_or_default();
+    let hosts = if args.dashboard_hosts.is_empty() { known.hosts } else { args.dashboard_hosts.clone() };
+    let secret = args.dashboard_tls_secret.clone().map(|name| Some(name).filter(|name| !name.is_empty()));
+    Some(DashboardOptions { hosts, tls_secret: secret.unwrap_or(known.tls_secret) })
+}
+
+/// One that is there and not wanted.
+fn remove_dashboard(kubectl: &Kubectl, namespace: &str) -> anyhow::Result<()> {
+    let input = manifest::text(manifest::of_dashboard(namespace)?.iter());
+    kubectl.feed(&["delete", "--ignore-not-found", "-f", "-"], input.as_bytes()).map_err(failed)?;
+    note!("the dashboard is removed");
+    Ok(())
 }
 
 /// An image by registry, tag and digest. An upgrade takes its images from where the present ones are.
@@ -280,6 +309,23 @@ mod tests {
         let back = choose(&args(&["--emulation=false"]), &present("garboard/controller:1", &["--emulation"]));
         assert!(!back.emulation);
         assert_eq!(back.controller, InstallOptions::plain().controller);
+    }
+
+    #[test]
+    fn the_dashboard_stays_as_it_is_until_an_option_says_otherwise() {
+        assert_eq!(chosen_dashboard(&args(&[]), None), None);
+        assert_eq!(chosen_dashboard(&args(&["--dashboard"]), None), Some(DashboardOptions::default()));
+        let container = json!({"args": ["--certificate=/x", "--host=a.example"]});
+        let volumes = json!([{"secret": {"secretName": "mine"}}]);
+        let present = json!({"spec": {"template": {"spec": {"containers": [container], "volumes": volumes}}}});
+        let known = DashboardOptions { hosts: vec!["a.example".into()], tls_secret: Some("mine".into()) };
+        assert_eq!(chosen_dashboard(&args(&[]), Some(&present)), Some(known.clone()));
+        assert_eq!(chosen_dashboard(&args(&["--dashboard=false"]), Some(&present)), None);
+        let other = args(&["--dashboard-host=b.example", "--dashboard-host=c.example", "--dashboard-tls-secret="]);
+        let expected = DashboardOptions { hosts: vec!["b.example".into(), "c.example".into()], tls_secret: None };
+        assert_eq!(chosen_dashboard(&other, Some(&present)), Some(expected.clone()));
+        assert_eq!(chosen_dashboard(&other, None), Some(expected));
+        assert!(Line::try_parse_from(["install", "--dashboard-host=https://a.example"]).is_err());
     }
 
     #[test]

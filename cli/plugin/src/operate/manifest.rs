@@ -3,10 +3,14 @@
 
 use serde_json::{Value, json};
 
-use super::NAMESPACE;
+use super::{DASHBOARD, NAMESPACE};
 use crate::yaml;
 
 const ALL: &str = include_str!("../../../../deploy/garboard.yaml");
+/// What an installation may choose to have besides.
+const OPTIONAL: &str = include_str!("../../../../deploy/base/dashboard.yaml");
+/// The dashboard's option for a name by which browsers reach it.
+const HOST: &str = "--host=";
 /// This version; the images that are installed are of it.
 pub(crate) use crate::VERSION;
 /// The registry in the names of images that are loaded on nodes. A pull policy of [`NEVER`] goes with it, so that a node
@@ -37,6 +41,32 @@ pub(crate) struct InstallOptions {
     pub(crate) namespace: String,
     /// Whether vCPUs are interpreted where there is no KVM.
     pub(crate) emulation: bool,
+    /// The dashboard, if it is wanted.
+    pub(crate) dashboard: Option<DashboardOptions>,
+}
+
+/// How the dashboard is installed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DashboardOptions {
+    /// Names by which browsers reach it, beside those of its Service and of a forwarded port.
+    pub(crate) hosts: Vec<String>,
+    /// An administrator's Secret with its certificate; without one the controller makes it.
+    pub(crate) tls_secret: Option<String>,
+}
+
+impl DashboardOptions {
+    /// As a deployment has it.
+    pub(crate) fn of(deployment: &Value) -> Self {
+        let pod = &deployment["spec"]["template"]["spec"];
+        let arguments = pod["containers"][0]["args"].as_array();
+        let hosts = arguments.into_iter().flatten().filter_map(|each| each.as_str()?.strip_prefix(HOST));
+        let volumes = pod["volumes"].as_array();
+        let mut secrets = volumes.into_iter().flatten().filter_map(|each| each["secret"]["secretName"].as_str());
+        Self {
+            hosts: hosts.map(str::to_owned).collect(),
+            tls_secret: secrets.next().filter(|name| *name != DASHBOARD).map(str::to_owned),
+        }
+    }
 }
 
 impl InstallOptions {
@@ -50,6 +80,7 @@ impl InstallOptions {
             pull_policy: NEVER.to_owned(),
             namespace: NAMESPACE.to_owned(),
             emulation: false,
+            dashboard: None,
         }
     }
 }
@@ -111,12 +142,27 @@ impl Object {
 
 /// Every object, in the order in which they are needed.
 pub(crate) fn objects(choice: &InstallOptions) -> Result<Vec<Object>, ManifestError> {
-    let documents = ALL.split("\n---\n").filter(|text| text.lines().any(|line| line.starts_with("kind:")));
+    let mut all = read(ALL, choice)?;
+    if let Some(options) = &choice.dashboard {
+        let is_wanted = |object: &Object| object.kind != "Secret" || options.tls_secret.is_none();
+        all.extend(read(OPTIONAL, choice)?.into_iter().filter(is_wanted));
+    }
+    Ok(all)
+}
+
+/// Every object of the dashboard in a namespace, to be removed.
+pub(crate) fn of_dashboard(namespace: &str) -> Result<Vec<Object>, ManifestError> {
+    read(OPTIONAL, &InstallOptions { namespace: namespace.to_owned(), ..InstallOptions::plain() })
+}
+
+fn read(manifest: &str, choice: &InstallOptions) -> Result<Vec<Object>, ManifestError> {
+    let documents = manifest.split("\n---\n").filter(|text| text.lines().any(|line| line.starts_with("kind:")));
     documents
         .map(|text| {
             let object =
                 Object::read(text).ok_or_else(|| ManifestError("an object without a kind or a name".to_owned()))?;
             let object = match object.kind.as_str() {
+                "Deployment" if object.name == DASHBOARD => adapted_dashboard(object, choice)?,
                 "Deployment" | "DaemonSet" => adapted(object, choice)?,
                 _ => object,
             };
@@ -154,6 +200,24 @@ fn adapted(object: Object, choice: &InstallOptions) -> Result<Object, ManifestEr
         let kept = written.into_iter().filter(|each| !is_chosen(each));
         let new = chosen.iter().filter_map(|(option, value)| Some(json!(format!("{option}{}", value.as_deref()?))));
         container["args"] = Value::Array(kept.chain(new).collect());
+    }
+    let text = yaml::write(&value).map_err(|error| ManifestError(error.to_string()))?;
+    Ok(Object { text, ..object })
+}
+
+/// The dashboard's deployment. It is a program of the controller's image.
+fn adapted_dashboard(object: Object, choice: &InstallOptions) -> Result<Object, ManifestError> {
+    let mut value = parsed(&object.text)?;
+    let missing = || ManifestError(format!("{} {} has no container", object.kind, object.name));
+    let options = choice.dashboard.clone().unwrap_or_default();
+    let container = value.pointer_mut("/spec/template/spec/containers/0").ok_or_else(missing)?;
+    container["image"] = json!(choice.controller);
+    container["imagePullPolicy"] = json!(choice.pull_policy);
+    let hosts = options.hosts.iter().map(|host| json!(format!("{HOST}{host}")));
+    container["args"].as_array_mut().ok_or_else(missing)?.extend(hosts);
+    if let (Some(secret), Some(pod)) = (options.tls_secret, value.pointer_mut("/spec/template/spec")) {
+        let names = each(pod, "volumes").filter_map(|volume| volume.pointer_mut("/secret/secretName"));
+        names.for_each(|name| *name = json!(secret));
     }
     let text = yaml::write(&value).map_err(|error| ManifestError(error.to_string()))?;
     Ok(Object { text, ..object })
@@ -205,7 +269,8 @@ fn each<'a>(value: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Va
 /// The controller's arguments that an installation chooses: the option, and its value if it is written. `deploy/chart.py` has
 /// those of the chart.
 fn chosen_arguments(choice: &InstallOptions) -> [(&'static str, Option<String>); 3] {
-    let InstallOptions { controller: _, node: _, launcher, pull_policy, namespace: _, emulation } = choice;
+    let InstallOptions { controller: _, node: _, launcher, pull_policy, namespace: _, emulation, dashboard: _ } =
+        choice;
     [
         ("--launcher-image=", Some(launcher.clone())),
         ("--launcher-pull-policy=", Some(pull_policy.clone())),
@@ -262,6 +327,7 @@ mod tests {
             pull_policy: "IfNotPresent".into(),
             namespace: NAMESPACE.into(),
             emulation: true,
+            dashboard: None,
         };
         let all = text(objects(&choice).unwrap().iter());
         let pulled = "- --launcher-pull-policy=IfNotPresent\n";
@@ -275,6 +341,40 @@ mod tests {
             !plain.contains("--emulation")
                 && plain.contains(&format!("--launcher-image={REGISTRY}/garboard/launcher:{VERSION}"))
         );
+    }
+
+    #[test]
+    fn the_dashboard_is_there_where_it_is_wanted_and_as_it_is_chosen() {
+        let plain = objects(&InstallOptions::plain()).unwrap();
+        assert!(plain.iter().all(|object| object.name != DASHBOARD));
+        let options = |hosts: &[&str], secret: Option<&str>| DashboardOptions {
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            tls_secret: secret.map(str::to_owned),
+        };
+        let kinds = |dashboard: &DashboardOptions, namespace: &str| -> Vec<(String, Option<String>)> {
+            let (dashboard, namespace) = (Some(dashboard.clone()), namespace.to_owned());
+            let choice = InstallOptions { dashboard, namespace, controller: "r/c:1".into(), ..InstallOptions::plain() };
+            let all = objects(&choice).unwrap().into_iter().filter(|object| object.name == DASHBOARD);
+            all.map(|object| (object.kind, object.namespace)).collect()
+        };
+        let expected = ["ServiceAccount", "Secret", "Service", "NetworkPolicy", "Deployment"];
+        let found = kinds(&options(&[], None), "vms");
+        assert_eq!(found, expected.map(|kind| (kind.to_owned(), Some("vms".to_owned()))));
+        assert_eq!(
+            kinds(&options(&[], Some("mine")), "garboard").len(),
+            expected.len() - 1,
+            "its Secret is another one"
+        );
+        for chosen in [options(&[], None), options(&["vms.example.com", "b.example"], Some("mine"))] {
+            let dashboard = Some(chosen.clone());
+            let choice = InstallOptions { dashboard, controller: "r/c:1".into(), ..InstallOptions::plain() };
+            let all = objects(&choice).unwrap();
+            let deployment = all.iter().find(|object| object.kind == "Deployment" && object.name == DASHBOARD).unwrap();
+            assert!(deployment.text.contains("image: r/c:1\n"), "{}", deployment.text);
+            assert!(!deployment.text.contains("launcher"), "{}", deployment.text);
+            assert_eq!(DashboardOptions::of(&parsed(&deployment.text).unwrap()), chosen);
+        }
+        assert_eq!(of_dashboard("vms").unwrap().len(), expected.len());
     }
 
     #[test]

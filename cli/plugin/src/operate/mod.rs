@@ -24,8 +24,12 @@ pub(crate) const NAMESPACE: &str = "garboard";
 pub(crate) const CONTROLLER: &str = "garboard-controller";
 /// The daemon set of the node agents.
 pub(crate) const AGENT: &str = "garboard-node";
+/// The deployment of the dashboard, and its Secret, which are optional.
+pub(crate) const DASHBOARD: &str = "garboard-dashboard";
 /// Pods of the controllers.
 pub(crate) const CONTROLLER_SELECTOR: &str = "app.kubernetes.io/name=garboard,app.kubernetes.io/component=controller";
+/// Pods of the dashboard.
+pub(crate) const DASHBOARD_SELECTOR: &str = "app.kubernetes.io/name=garboard,app.kubernetes.io/component=dashboard";
 /// Pods of the node agents.
 pub(crate) const AGENT_SELECTOR: &str = "app.kubernetes.io/name=garboard,app.kubernetes.io/component=node";
 /// Both kinds of machines.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::args::UninstallArgs;
 use super::gather::gather;
 use super::install::check_rights;
-use super::manifest::{self, InstallOptions, Object};
+use super::manifest::{self, DashboardOptions, InstallOptions, Object};
 use super::{MACHINES, Progress, follow};
 use crate::exit::{self, FAILED, REFUSED, exit_error};
 use crate::failure::Failure;
@@ -25,7 +25,9 @@ const FAMILIES_OF_NODES: &str = ".node.kubevirt.io";
 
 /// `garboard cluster uninstall`.
 pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8> {
-    let choice = InstallOptions { namespace: kubectl.garboard().to_owned(), ..InstallOptions::plain() };
+    // Whatever was chosen: what is not there is no failure.
+    let (namespace, dashboard) = (kubectl.garboard().to_owned(), Some(DashboardOptions::default()));
+    let choice = InstallOptions { namespace, dashboard, ..InstallOptions::plain() };
     let objects = manifest::objects(&choice)?;
     let found = gather(kubectl).map_err(failed)?;
     let is_there = !found.established.is_empty() || found.controller.is_some() || found.agent.is_some();

@@ -22,13 +22,17 @@ use facts::Facts;
 
 use crate::args::{WhyArgs, WhyOutput};
 use crate::exit::{self, BAD_INPUT, exit_error};
+use crate::failure::Failure;
 use crate::kubectl::{Kubectl, failed};
+use crate::look::Look;
 use crate::output::{out, outln};
 
-/// Looks at a machine and judges it, for the dashboard.
-#[cfg(unix)]
-pub(crate) fn of_machine(kubectl: &Kubectl, name: &str) -> Result<Diagnosis, crate::failure::Failure> {
-    gather::gather(kubectl, name, jiff::Timestamp::now()).map(|facts| diagnose::diagnose(&facts))
+/// Looks at a machine and judges it, for the page in the browser.
+///
+/// # Errors
+/// [`Failure`]: the machine itself cannot be looked at. Of what else the user may not see, the diagnosis has a note.
+pub fn of_machine(cluster: &impl Look, name: &str) -> Result<Diagnosis, Failure> {
+    gather::gather(cluster, name, jiff::Timestamp::now()).map(|facts| diagnose::diagnose(&facts))
 }
 
 /// `kubectl garboard why MACHINE`.

@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-use super::{Api, Peer, api, vm};
+use super::{Api, FEW_STREAMS, Most, Peer, api, api_with, vm};
 
 const NAMESPACE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns";
 const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
@@ -37,7 +37,12 @@ fn pod() -> Value {
 
 /// The API with a running guest, whose ports are those of this host.
 pub(super) fn with_guest() -> Api {
-    let api = api(true, vm("Always"), Some(running()));
+    with_guest_and(FEW_STREAMS)
+}
+
+/// The same with at most so many streams.
+pub(super) fn with_guest_and(streams: Most) -> Api {
+    let api = api_with(true, vm("Always"), Some(running()), streams);
     *api.pod.lock().unwrap() = Some(pod());
     api
 }

@@ -1,14 +1,14 @@
 //! Requests that go down to a supervisor: the real connection of an agent, and a supervisor that is played.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, Session, Status};
 use garboard_protocol::guest::{GuestReport, GuestSubject, GuestUser};
+use garboard_protocol::position::{Begun, Position, Resume};
 use garboard_protocol::testing::AUDIT_ID;
 use garboard_protocol::{session, wire};
-use garboard_tunnel::agent::{self, Opened, Refusal, Supervisors};
+use garboard_tunnel::agent::{Opened, Refusal, Supervisors};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::forward::answered;
-use super::{Api, Peer, api, vm, vmi};
+use super::{Api, Peer, api, played, vm, vmi};
 
 pub(super) const NODE: &str = "node-1";
 pub(super) const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
@@ -33,18 +33,15 @@ const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\nsome pixels, and then the last chunk\0
 struct Played {
     asked: Arc<Mutex<Vec<Asked>>>,
     paused: Arc<Mutex<bool>>,
+    /// All slots for USB devices have clients: the first one takes them all.
+    slots_are_taken: Arc<Mutex<bool>>,
     /// Of a version before sessions.
     is_old: bool,
 }
 
 impl Supervisors for Played {
     async fn open(&self, pod_uid: &str) -> Result<Opened, Refusal> {
-        if pod_uid != POD {
-            return Err(Refusal::NoSupervisor);
-        }
-        let (ours, theirs) = UnixStream::pair().map_err(|_| Refusal::Busy)?;
-        tokio::spawn(self.clone().answer(theirs));
-        Ok(Opened { socket: ours, place: None })
+        played::open(pod_uid, |socket| self.clone().answer(socket))
     }
 }
 
@@ -62,11 +59,19 @@ impl Played {
                 ControlReply::Queued
             }
             ControlRequest::Status | ControlRequest::Watch => ControlReply::Status(Box::new(self.status())),
-            ControlRequest::Console { session: Session::None, .. } => ControlReply::Streaming,
             ControlRequest::Console { .. } if self.is_old => ControlReply::Streaming,
+            ControlRequest::Console { resume: Some(_), .. } => ControlReply::Resumed(begun()),
+            ControlRequest::Console { session: Session::None, .. } => ControlReply::Streaming,
             ControlRequest::Console { .. } | ControlRequest::Vnc { session: Session::Replace } => ControlReply::Session,
             ControlRequest::Vnc { session: Session::Only } => {
                 ControlReply::Denied { reason: "Active VNC connection. Request denied.".to_owned() }
+            }
+            ControlRequest::UsbRedir if *self.slots_are_taken.lock().unwrap() => {
+                ControlReply::Denied { reason: "All USB devices are in use".to_owned() }
+            }
+            ControlRequest::UsbRedir => {
+                *self.slots_are_taken.lock().unwrap() = true;
+                ControlReply::Streaming
             }
             ControlRequest::Screenshot { .. } => ControlReply::Streaming,
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
@@ -95,7 +100,7 @@ impl Played {
             to.write_all(b"login: ").await.unwrap();
             let _ = tokio::io::copy(&mut from, &mut to).await;
         }
-        if reply == ControlReply::Session {
+        if matches!(reply, ControlReply::Session | ControlReply::Resumed(_)) {
             let mut sent = Vec::new();
             session::encode(b"login: ", &mut sent);
             to.write_all(&sent).await.unwrap();
@@ -127,16 +132,7 @@ async fn connected(vmi: Value) -> (Api, Played) {
 
 async fn connected_to(vmi: Value, played: Played) -> (Api, Played) {
     let api = api(true, vm("Always"), Some(vmi));
-    let (above, below) = UnixStream::pair().unwrap();
-    tokio::spawn(agent::serve(below, Arc::new(played.clone())));
-    let nodes = api.nodes.clone();
-    tokio::spawn(async move { nodes.serve(NODE, above).await });
-    let connecting = async {
-        while api.nodes.is_empty() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), connecting).await.unwrap();
+    drop(played::connect(&api, played.clone()).await);
     (api, played)
 }
 
@@ -294,11 +290,14 @@ async fn stream(api: &Api, path: &str) -> WebSocketStream<TcpStream> {
 
 #[tokio::test]
 async fn a_session_is_a_websocket_of_plain_bytes_and_its_client_reads_why_it_ended() {
-    let console = |access, session| ControlRequest::Console { access, session };
+    let console = |access, session| ControlRequest::Console { access, session, resume: None };
+    let (access, session, resume) = (ConsoleAccess::View, Session::None, Some(Resume::New));
     let table = [
         ("console", console(ConsoleAccess::TakeOver, Session::Replace)),
         ("console?preserveSession=true", console(ConsoleAccess::Write, Session::Only)),
         ("vnc", ControlRequest::Vnc { session: Session::Replace }),
+        // Not a session, and beside it.
+        ("console?view=true", ControlRequest::Console { access, session, resume }),
     ];
     for (path, wanted) in table {
         let (api, played) = connected(running()).await;
@@ -307,10 +306,39 @@ async fn a_session_is_a_websocket_of_plain_bytes_and_its_client_reads_why_it_end
         socket.send(Message::binary("root\r")).await.unwrap();
         assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("root\r"));
         let Message::Close(Some(frame)) = socket.next().await.unwrap().unwrap() else { panic!("no close frame") };
-        assert_eq!((frame.code, frame.reason.as_str()), (CloseCode::Away, "another client"));
+        assert_eq!((frame.code, frame.reason.as_str()), (CloseCode::Away, "EOF: another client"));
         let asked = played.asked.lock().unwrap().clone();
         assert_eq!(asked, [of_ada(wanted)]);
     }
+}
+
+/// With what a console begins that is asked for with a place.
+fn begun() -> Begun {
+    Begun { position: Position { epoch: "5e1f".to_owned(), offset: 1007 }, resumed: true, missed: 0 }
+}
+
+#[tokio::test]
+async fn a_console_that_goes_on_is_told_with_what_it_begins() {
+    let (access, session) = (ConsoleAccess::Write, Session::Only);
+    for (place, resume) in [("new", Resume::New), ("5e1f.1007", Resume::After(begun().position))] {
+        let (api, played) = connected(running()).await;
+        let mut socket = stream(&api, &format!("console?preserveSession=true&position={place}")).await;
+        let text = r#"{"position":"5e1f.1007","resumed":true,"missed":0}"#;
+        assert_eq!(socket.next().await.unwrap().unwrap(), Message::text(text));
+        assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("login: "));
+        socket.send(Message::binary("root\r")).await.unwrap();
+        let asked = played.asked.lock().unwrap().clone();
+        assert_eq!(asked, [of_ada(ControlRequest::Console { access, session, resume: Some(resume) })]);
+    }
+    let (api, played) = connected(running()).await;
+    let line = format!("GET {BASE}/console?position=here");
+    let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
+    assert!(code == 400 && status["message"].as_str().unwrap().contains("position: "), "{status}");
+    assert!(played.asked.lock().unwrap().is_empty());
+    // A supervisor of a version before says nothing of places.
+    let (api, _) = connected_to(running(), Played { is_old: true, ..Played::default() }).await;
+    let mut socket = stream(&api, "console?position=new").await;
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("login: "));
 }
 
 #[tokio::test]
@@ -337,6 +365,9 @@ async fn a_stream_that_is_refused_is_a_status_and_no_upgrade() {
     let line = format!("GET {BASE}/vnc?preserveSession=maybe");
     let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
     assert!(code == 400 && status["message"].as_str().unwrap().contains("write true or false"), "{status}");
+    let line = format!("GET {BASE}/vnc?view=true");
+    let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
+    assert!(code == 400 && status["message"].as_str().unwrap().contains("only a console"), "{status}");
 }
 
 #[tokio::test]
@@ -347,4 +378,31 @@ async fn a_screen_whose_session_is_to_be_preserved_is_refused_while_there_is_one
     let asked = played.asked.lock().unwrap().clone();
     let request = ControlRequest::Vnc { session: Session::Only };
     assert_eq!(asked, [Asked { audit_id: None, ..of_ada(request) }]);
+}
+
+#[tokio::test]
+async fn a_usb_device_has_a_slot_that_it_does_not_take_from_another() {
+    let mut machine = running();
+    machine["spec"]["domain"]["devices"]["clientPassthrough"] = json!({});
+    let (api, played) = connected(machine).await;
+    let mut socket = stream(&api, "usbredir").await;
+    // What the played supervisor prints on any stream; the bytes are not read on the way.
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("login: "));
+    socket.send(Message::binary(&b"\0\0\0\0D\0\0\0"[..])).await.unwrap();
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary(&b"\0\0\0\0D\0\0\0"[..]));
+    let (code, message) = answered(&api, &format!("{BASE}/usbredir")).await;
+    assert_eq!((code, message.as_str()), (503, "All USB devices are in use (websocket: bad handshake)"));
+    socket.send(Message::binary("more")).await.unwrap();
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("more"));
+    let asked = played.asked.lock().unwrap().clone();
+    let second = Asked { audit_id: None, ..of_ada(ControlRequest::UsbRedir) };
+    assert_eq!(asked, [of_ada(ControlRequest::UsbRedir), second]);
+}
+
+#[tokio::test]
+async fn an_instance_without_slots_has_no_usb_redirection() {
+    let (api, played) = connected(running()).await;
+    let (code, message) = answered(&api, &format!("{BASE}/usbredir")).await;
+    assert!(code == 409 && message.ends_with(": Not configured with USB Redirection"), "{code} {message}");
+    assert!(played.asked.lock().unwrap().is_empty(), "the supervisor is not asked");
 }

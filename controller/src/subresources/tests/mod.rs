@@ -12,15 +12,19 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+use super::limits::STREAMS;
 use super::peer::Peer;
 use super::server::{Serving, routes};
-use super::turns::Turns;
+use super::shares::{Most, Requests};
 
 mod bench;
 mod faults;
 mod forward;
+mod hostile;
 mod instance;
 mod numbered;
+mod played;
+mod tenants;
 use crate::context::Context;
 use crate::settings::{Defaults, Settings};
 
@@ -31,8 +35,12 @@ struct Api {
     routes: Router,
     context: Context,
     asked: Arc<Mutex<Vec<(String, String, Value)>>>,
+    /// What users and namespaces have under way.
+    requests: Requests,
     /// The nodes whose agents are connected.
     nodes: Nodes,
+    /// What each namespace has under way, 64 at most.
+    namespaces: Turns,
     /// The launcher pod, if it is there.
     pod: Arc<Mutex<Option<Value>>>,
     /// How many of the next patches meet an object that was changed meanwhile.
@@ -50,7 +58,15 @@ fn header() -> RequestHeader {
     RequestHeader::read(&data).unwrap()
 }
 
+/// Few streams of a user.
+const FEW_STREAMS: Most = Most { of_a_user: 2, ..STREAMS };
+
 fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
+    api_with(allowed, vm, vmi, FEW_STREAMS)
+}
+
+/// The API server that is played here never answers for namespaces whose names begin with `hanging`.
+fn api_with(allowed: bool, vm: Value, vmi: Option<Value>, streams: Most) -> Api {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
     let overtaken: Arc<Mutex<usize>> = Arc::default();
@@ -64,6 +80,9 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
             let (head, body) = request.into_parts();
             let body = http_body_util::BodyExt::collect(body).await?.to_bytes();
             let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+            if path.contains("/namespaces/hanging") {
+                std::future::pending::<()>().await;
+            }
             let missing = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"});
             let (code, answer) = match (path.as_str(), vmi) {
                 (path, _) if path.contains("tokenreviews") => (201, reviewed(&body)),
@@ -98,16 +117,10 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
     let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "0.1.0");
     let (_keeps, header) = tokio::sync::watch::channel(Arc::new(header()));
     let nodes = Nodes::default();
-    let serving = Serving {
-        context: Arc::new(context.clone()),
-        header,
-        turns: Turns::new(16),
-        asks: Turns::new(4),
-        streams: Turns::new(2),
-        nodes: nodes.clone(),
-        dialled: to_loopback,
-    };
-    Api { routes: routes(serving), context, asked, nodes, pod, overtaken }
+    let mut serving = Serving::new(context.clone(), header, nodes.clone(), streams);
+    serving.dialled = to_loopback;
+    let requests = serving.requests.clone();
+    Api { routes: routes(serving), context, asked, requests, nodes, pod, overtaken }
 }
 
 /// A token is the name of its node.
@@ -249,13 +262,18 @@ async fn who_has_no_right_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_stop_that_hurries_also_deletes_the_pod() {
+async fn a_stop_that_hurries_also_writes_its_time_and_deletes_the_pod() {
     let api = api(true, vm("Always"), Some(vmi()));
     let stop = START.replace("/start", "/stop");
     assert_eq!(api.put(&stop, json!({"gracePeriod": 5, "dryRun": ["All"]})).await.0, 202);
     let writes = api.writes();
-    let [(patch, at, _), (delete, pod, options)] = writes.as_slice() else { panic!("{writes:?}") };
-    assert_eq!((patch.as_str(), delete.as_str()), ("PATCH", "DELETE"));
+    let [(patch, at, _), (shorten, instance, time), (delete, pod, options)] = writes.as_slice() else {
+        panic!("{writes:?}")
+    };
+    assert_eq!((patch.as_str(), shorten.as_str(), delete.as_str()), ("PATCH", "PATCH", "DELETE"));
+    assert!(instance.contains("/virtualmachineinstances/vm?") && instance.contains("dryRun=All"), "{instance}");
+    let (tested, written) = (&time[1]["value"], &time[2]["value"]);
+    assert_eq!((tested, written), (&json!(60), &json!(5)));
     assert!(at.contains("/virtualmachines/vm?") && at.contains("dryRun=All"), "{at}");
     assert!(pod.contains("/pods/virt-launcher-vm-12345678"), "{pod}");
     assert_eq!((&options["gracePeriodSeconds"], &options["dryRun"]), (&json!(5), &json!(["All"])));
@@ -293,10 +311,56 @@ async fn an_expansion_is_the_machine_itself() {
         (code, &answer["kind"], &answer["spec"]["runStrategy"]),
         (200, &json!("VirtualMachine"), &json!("Always"))
     );
-    let carried = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "b"}, "spec": {"runStrategy": "Halted"}});
+    let template = json!({"spec": {"domain": {"devices": {}}}});
+    let mut carried = json!({"metadata": {"name": "b"}, "spec": {"runStrategy": "Halted", "template": template}});
     let path = "/apis/subresources.kubevirt.io/v1/namespaces/ns/expand-vm-spec";
-    let (code, answer) = api.put(path, carried).await;
-    assert_eq!((code, &answer["metadata"]["namespace"]), (200, &json!("ns")));
+    let (code, answer) = api.put(path, carried.clone()).await;
+    let kind = json!("VirtualMachine");
+    assert_eq!((code, &answer["kind"], &answer["metadata"]["namespace"]), (200, &kind, &json!("ns")), "{answer}");
+    carried["spec"]["template"]["spec"]["domain"]["cpus"] = json!(2);
+    let (code, status) = api.put(path, carried).await;
+    let field = &status["details"]["causes"][0]["field"];
+    assert_eq!((code, field), (400, &json!("spec.template.spec.domain.cpus")), "{status}");
+}
+
+#[tokio::test]
+async fn a_migration_without_an_instance_is_answered_with_what_is_missing() {
+    let api = api(true, vm("Always"), None);
+    let (_, status) = api.put(&START.replace("/start", "/migrate"), Value::Null).await;
+    assert_eq!(status["message"], r#"virtualmachineinstance.kubevirt.io "vm" not found"#);
+}
+
+#[tokio::test]
+async fn a_guest_is_not_unpaused_while_a_snapshot_is_made_of_its_machine() {
+    let mut busy = vm("Always");
+    busy["status"]["snapshotInProgress"] = json!("daily");
+    let mut paused = vmi();
+    paused["status"]["conditions"] = json!([{"type": "Paused", "status": "True"}]);
+    let api = api(true, busy, Some(paused));
+    let path = START.replace("virtualmachines", "virtualmachineinstances").replace("/start", "/unpause");
+    let (code, status) = api.put(&path, Value::Null).await;
+    let message = r#"Operation cannot be fulfilled on virtualmachine.kubevirt.io "vm": VM snapshot is in progress"#;
+    assert_eq!((code, &status["message"]), (409, &json!(message)));
+}
+
+#[tokio::test]
+async fn routes_of_the_group_that_nothing_serves_answer_with_a_text() {
+    let api = api(false, vm("Always"), None);
+    let table = [
+        ("guestfs", 501, "garboard.dev/guestfs-image"),
+        ("start-cluster-profiler", 403, "feature gate must be enabled"),
+        ("stop-cluster-profiler", 403, "feature gate must be enabled"),
+        ("dump-cluster-profiler", 403, "feature gate must be enabled"),
+    ];
+    for (route, expected, text) in table {
+        let path = format!("/apis/subresources.kubevirt.io/v1/{route}");
+        let answer = api.answer(&["front-proxy-client"], &format!("GET {path}"), None, Value::Null).await;
+        // A client of Go shows a body of this type, and no other.
+        assert!(answer.headers()["content-type"].to_str().unwrap().starts_with("text/"), "{route}");
+        assert_eq!(answer.status().as_u16(), expected, "{route}");
+        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        assert!(String::from_utf8_lossy(&body).contains(text), "{route}: {body:?}");
+    }
 }
 
 #[tokio::test]
@@ -313,6 +377,9 @@ async fn discovery_needs_no_user() {
     let (_, answer) = api.send(&[], version, None, Value::Null).await;
     assert_eq!(answer["gitVersion"], "v1.7.0+garboard.0.1.0");
     assert!(api.asked.lock().unwrap().is_empty());
+    let (code, health) = api.send(&[], &version.replace("/version", "/healthz"), None, Value::Null).await;
+    assert_eq!((code, &health["apiserver"]["connectivity"]), (200, &json!("ok")));
+    assert_eq!(api.asked.lock().unwrap().len(), 1, "the API server was asked");
 }
 
 #[tokio::test]
@@ -343,11 +410,12 @@ async fn what_is_not_in_this_version_is_answered_as_where_it_is_switched_off() {
     let (there, gone) = (api(true, vm("Always"), Some(vmi())), api(true, vm("Always"), None));
     let base = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachine";
     let table = [
-        ("PUT", "s/vm/migrate", 400, 409),
+        ("PUT", "s/vm/migrate", 400, 404),
         ("PUT", "s/vm/addvolume", 400, 400),
+        ("PUT", "s/vm/addinterface", 404, 404),
+        ("PUT", "instances/vm/removeinterface", 404, 404),
         ("PUT", "s/vm/removememorydump", 409, 409),
         ("GET", "s/vm/objectgraph", 400, 400),
-        ("GET", "instances/vm/usbredir", 409, 404),
         ("GET", "instances/vm/vsock", 400, 400),
         ("PUT", "instances/vm/backup", 409, 404),
         ("GET", "instances/vm/sev/fetchcertchain", 400, 400),

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use garboard_protocol::control::{Asked, ControlReply, ControlRequest, Status};
 use garboard_protocol::wire;
-use garboard_tunnel::agent::{self, Opened, Refusal, Supervisors};
+use garboard_tunnel::agent::{Opened, Refusal, Supervisors};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::task::JoinHandle;
 
-use super::instance::{BASE, NODE, POD, running};
-use super::{Api, api, vm};
+use super::instance::{BASE, running};
+use super::{api, played, vm};
 
 /// What happens to a request on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +44,7 @@ struct Machine {
 
 impl Supervisors for Played {
     async fn open(&self, pod_uid: &str) -> Result<Opened, Refusal> {
-        if pod_uid != POD {
-            return Err(Refusal::NoSupervisor);
-        }
-        let (ours, theirs) = UnixStream::pair().map_err(|_| Refusal::Busy)?;
-        tokio::spawn(self.clone().answer(theirs));
-        Ok(Opened { socket: ours, place: None })
+        played::open(pod_uid, |socket| self.clone().answer(socket))
     }
 }
 
@@ -129,27 +123,9 @@ impl Machine {
     }
 }
 
-/// The agent of the node connects.
-async fn connect(api: &Api, played: &Played) -> JoinHandle<()> {
-    let (above, below) = UnixStream::pair().unwrap();
-    let agent = tokio::spawn(agent::serve(below, Arc::new(played.clone())));
-    let nodes = api.nodes.clone();
-    let serving = tokio::spawn(async move {
-        let _ = nodes.serve(NODE, above).await;
-        agent.abort();
-    });
-    let connecting = async {
-        while !api.nodes.has(NODE) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), connecting).await.unwrap();
-    serving
-}
-
 async fn reset(played: &Played) -> (u16, Value) {
     let api = api(true, vm("Always"), Some(running()));
-    let _agent = connect(&api, played).await;
+    let _agent = played::connect(&api, played.clone()).await;
     api.put(&format!("{BASE}/reset"), Value::Null).await
 }
 
@@ -203,7 +179,7 @@ async fn another_instance_in_the_pod_is_not_asked() {
 async fn a_change_goes_on_over_the_next_connection_of_the_agent() {
     let api = api(true, vm("Always"), Some(running()));
     let played = Played::new("run-1", &[Fate::LostAfter]);
-    let first = connect(&api, &played).await;
+    let first = played::connect(&api, played.clone()).await;
     let path = format!("{BASE}/reset");
     let asking = api.put(&path, Value::Null);
     let replacing = async {
@@ -213,7 +189,7 @@ async fn a_change_goes_on_over_the_next_connection_of_the_agent() {
         }
         first.abort();
         let _ = first.await;
-        drop(connect(&api, &played).await);
+        drop(played::connect(&api, played.clone()).await);
     };
     let (answer, ()) = tokio::join!(asking, replacing);
     assert_eq!((answer, played.resets()), ((200, json!(null)), 1));

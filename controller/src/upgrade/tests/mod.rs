@@ -300,7 +300,7 @@ fn pod(change: impl FnOnce(&mut Value)) -> Value {
 
 /// Of a pod as the store keeps it.
 fn read(pod: Value) -> Option<Launcher> {
-    let kept: crate::stores::Kept<crate::stores::Pods> = serde_json::from_value(pod).unwrap();
+    let kept: crate::stores::Cached<crate::stores::Pods> = serde_json::from_value(pod).unwrap();
     launcher(&kept.read().unwrap())
 }
 

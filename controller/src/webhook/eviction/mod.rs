@@ -17,7 +17,7 @@ use serde_json::json;
 use self::decide::{EvictionVerdict, decide};
 use super::{Request, answer};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
-use crate::stores::{Instances, Kept};
+use crate::stores::{Cached, Instances};
 
 /// HTTP's status for "ask again later"; clients that drain a node do.
 const TOO_MANY_REQUESTS: u16 = 429;
@@ -54,7 +54,7 @@ async fn judge(context: &Context, request: &Request) -> Result<EvictionVerdict, 
     let Some((pod, (name, uid))) = pod.and_then(|pod| owner(&pod).map(|owner| (pod, owner))) else {
         return Ok(EvictionVerdict::Allowed);
     };
-    let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
+    let instances: Api<Cached<Instances>> = Api::namespaced(context.client.clone(), namespace);
     let kept = instances.get_opt(&name).await.map_err(while_trying("get the VirtualMachineInstance"))?;
     let kept = kept.filter(|kept| kept.meta().uid.as_ref() == Some(&uid));
     let vmi = match kept.as_ref().map(|kept| kept.read().or_else(|problem| essentials(kept).ok_or(problem))).transpose()
@@ -78,7 +78,7 @@ async fn judge(context: &Context, request: &Request) -> Result<EvictionVerdict, 
 
 /// Of an instance that cannot be read as a whole as much as the answer depends on, if that can be: a drain does not wait for
 /// what has nothing to do with it.
-fn essentials(kept: &Kept<Instances>) -> Option<VirtualMachineInstance> {
+fn essentials(kept: &Cached<Instances>) -> Option<VirtualMachineInstance> {
     let raw = kept.raw();
     let spec = json!({"evictionStrategy": raw["spec"]["evictionStrategy"], "domain": {"devices": {}}});
     let status = json!({"phase": raw["status"]["phase"], "evacuationNodeName": raw["status"]["evacuationNodeName"]});
@@ -102,7 +102,7 @@ fn is_dry_run(request: &Request) -> bool {
 }
 
 /// Asks whichever controller looks after such instances to take this one away from its node.
-async fn mark(instances: &Api<Kept<Instances>>, name: &str, uid: &str, node: &str) -> Result<(), ReconcileError> {
+async fn mark(instances: &Api<Cached<Instances>>, name: &str, uid: &str, node: &str) -> Result<(), ReconcileError> {
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let patch = json!({ "metadata": { "uid": uid }, "status": { "evacuationNodeName": node } });
     match instances.patch(name, &params, &Patch::Merge(patch)).await {

@@ -13,6 +13,7 @@ use super::*;
 mod kept;
 mod nic_models;
 mod scratch;
+mod usb_redirection;
 
 /// A VMI with `devices` and `volumes`, and whatever `domain` adds.
 fn vmi(domain: &Value, devices: &Value, rest: &Value) -> VirtualMachineInstance {
@@ -109,7 +110,6 @@ fn what_is_not_supported_is_refused_and_never_dropped() {
         (json!({}), json!({ "hostDevices": [{ "name": "h" }] }), "spec.domain.devices.hostDevices"),
         (json!({}), json!({ "filesystems": [{ "name": "f", "virtiofs": {} }] }), "spec.domain.devices.filesystems"),
         (json!({}), json!({ "autoattachVSOCK": true }), "spec.domain.devices.autoattachVSOCK"),
-        (json!({}), json!({ "clientPassthrough": {} }), "spec.domain.devices.clientPassthrough"),
         (json!({}), json!({ "downwardMetrics": {} }), "spec.domain.devices.downwardMetrics"),
         (json!({}), json!({ "interfaces": [{ "name": "x", "sriov": {} }] }), "spec.domain.devices.interfaces[0].sriov"),
         (
@@ -408,7 +408,7 @@ fn any_vmi() -> impl Strategy<Value = VirtualMachineInstance> {
     let binding = proptest::sample::select(vec!["masquerade", "bridge", "passtBinding"]);
     let disks = proptest::collection::vec((target, source), 0..12);
     let interfaces = proptest::collection::vec((model, binding), 0..6);
-    let switches = proptest::collection::vec(any::<bool>(), 8);
+    let switches = proptest::collection::vec(any::<bool>(), 9);
     (disks, interfaces, switches, 1_u32..5).prop_map(|(disks, interfaces, switches, cores)| {
         let named = |(index, (target, _)): (usize, &(Value, Value))| {
             let mut disk = json!({ "name": format!("d{index}") });
@@ -434,6 +434,7 @@ fn any_vmi() -> impl Strategy<Value = VirtualMachineInstance> {
             "networkInterfaceMultiqueue": switches[5],
             "autoattachInputDevice": switches[6],
             "autoattachSerialConsole": switches[7],
+            "clientPassthrough": switches[8].then(|| json!({})),
         });
         let volumes = disks.iter().enumerate().map(volume).collect::<Vec<_>>();
         vmi(&json!({ "cpu": { "cores": cores } }), &devices, &json!({ "volumes": volumes }))

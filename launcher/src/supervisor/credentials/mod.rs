@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use garboard_protocol::causes::ErrorChain;
-use garboard_protocol::control::{CredentialsStatus, Phase, Status};
+use garboard_protocol::control::{CredentialsStatus, ReportedPhase, Status};
 use garboard_qmp::agent::Agent;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -111,7 +111,7 @@ impl Keeper {
     /// Gives the guest what it does not have.
     async fn look(&mut self, agent: Option<Agent>, status: &Status) {
         // A guest that stands still does not answer, and one whose file systems are frozen refuses: it is asked later.
-        if status.phase != Phase::Running || status.paused.is_some() || status.frozen {
+        if status.phase != ReportedPhase::Running || status.paused.is_some() || status.frozen {
             return;
         }
         let wanted = match self.sources.read().map_err(|error| ErrorChain(&error).to_string()) {

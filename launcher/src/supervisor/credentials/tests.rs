@@ -291,7 +291,7 @@ async fn a_guest_that_cannot_answer_is_asked_later() {
     let standing = [
         Status { paused: Some(PauseReason::PausedByUser), ..running(1) },
         Status { frozen: true, ..running(1) },
-        Status { phase: Phase::Scheduled, ..running(1) },
+        Status { phase: ReportedPhase::Scheduled, ..running(1) },
     ];
     for status in standing {
         world.look(&status).await;

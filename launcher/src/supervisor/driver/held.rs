@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use garboard_protocol::change::ChangeRequest;
 use tokio::time::Instant;
 
 use super::Offer;
-use crate::vm::{Request, State};
+use crate::vm::State;
 
 /// How long a restarted supervisor holds requests; after that it refuses them.
 pub(crate) const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
@@ -29,7 +30,7 @@ impl Held {
 
     /// Holds a request, or gives it back to be answered now. A stop needs nothing of the machine but its process.
     pub(super) fn hold(&mut self, offer: Offer, state: &State) -> Option<Offer> {
-        let is_stop = matches!(offer.request, Request::Stop(_));
+        let is_stop = matches!(offer.request, ChangeRequest::Stop(_));
         if is_stop || self.is_over(state) || self.offers.len() >= MOST {
             return Some(offer);
         }
@@ -104,7 +105,7 @@ mod tests {
             Self { _room: room, happened, requests, status: published, _to_init: init_outbox }
         }
 
-        async fn ask(&self, request: Request) -> oneshot::Receiver<Verdict> {
+        async fn ask(&self, request: ChangeRequest) -> oneshot::Receiver<Verdict> {
             let (reply, verdict) = oneshot::channel();
             self.requests
                 .send(Offer { request, client: Client::Once { reply, done: None }, cause: Cause::supervisor() })
@@ -118,7 +119,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_waits_until_the_machine_was_observed_and_is_done_then() {
         let mut anew = Anew::start();
-        let mut verdict = anew.ask(Request::Unpause).await;
+        let mut verdict = anew.ask(ChangeRequest::Unpause).await;
         assert!(timeout(SOON, &mut verdict).await.is_err(), "neither refused nor done");
         let paused = anew.status.wait_for(|status| status.paused == Some(PauseReason::PausedByUser));
         assert!(timeout(SOON, paused).await.is_ok(), "what the last supervisor wrote down is reported meanwhile");
@@ -133,14 +134,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_is_refused_after_a_while_and_a_stop_never_waits() {
         let anew = Anew::start();
-        let paused = anew.ask(Request::Pause).await;
+        let paused = anew.ask(ChangeRequest::Pause).await;
         let refusal = timeout(REQUEST_PATIENCE + SOON, paused).await.unwrap();
         assert_eq!(refusal, Ok(Verdict::Denied(Denial::NotStarted)));
-        let again = anew.ask(Request::Pause).await;
+        let again = anew.ask(ChangeRequest::Pause).await;
         assert!(timeout(SOON, again).await.is_ok(), "once is enough");
         let anew = Anew::start();
-        let held = anew.ask(Request::Pause).await;
-        let stopped = anew.ask(Request::Stop(StopMode::Graceful { within_seconds: None })).await;
+        let held = anew.ask(ChangeRequest::Pause).await;
+        let stopped = anew.ask(ChangeRequest::Stop(StopMode::Graceful { within_seconds: None })).await;
         assert_eq!(timeout(SOON, stopped).await.unwrap(), Ok(Verdict::Queued));
         assert_eq!(timeout(SOON, held).await.unwrap(), Ok(Verdict::Denied(Denial::Stopping)));
     }

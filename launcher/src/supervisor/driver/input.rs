@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use garboard_plan::Lifecycle;
+use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::{ControlReply, CredentialsStatus, DiskStatus, GuestStatus, InterfaceStatus, Status};
 use garboard_protocol::journal::Journal;
 use garboard_protocol::launch::FromInit;
@@ -11,7 +12,7 @@ use garboard_qmp::agent::Agent;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::supervisor::trace::Cause;
-use crate::vm::{Event, Life, OnReady, Request, RunState, Verdict};
+use crate::vm::{Event, Life, OnReady, RunState, Verdict};
 
 /// What the driver needs of a plan: how the machine starts and stops, and facts for its status.
 #[derive(Clone, Debug)]
@@ -107,7 +108,7 @@ pub(crate) type Outcome = oneshot::Sender<Result<(), String>>;
 /// A request of a user.
 pub(crate) struct Offer {
     /// What is asked for.
-    pub(crate) request: Request,
+    pub(crate) request: ChangeRequest,
     /// Who waits for what.
     pub(crate) client: Client,
     /// What is done for it belongs here.

@@ -1,6 +1,6 @@
 //! What the next supervisor will need, written down.
 
-use garboard_protocol::journal::{self as journal_file, Deadline, SoftRebootStep};
+use garboard_protocol::journal::{Deadline, JournaledFreeze, JournaledSoftReboot, SoftRebootStep};
 
 use super::Driver;
 use crate::clock::{self, now_ms};
@@ -22,7 +22,7 @@ impl Driver {
             journal.deadline = deadline;
         }
         journal.soft_reboot = life.memory.soft_reboot.map(|reboot| journaled(reboot, &self.boot_id));
-        journal.freeze = life.memory.freeze.map(|Freeze { thaw_at_ms, is_asked: _ }| journal_file::Freeze {
+        journal.freeze = life.memory.freeze.map(|Freeze { thaw_at_ms, is_asked: _ }| JournaledFreeze {
             thaw_at: thaw_at_ms.map(|at_ms| Deadline { boot_id: self.boot_id.clone(), at_ms }),
         });
         if let State::Running { .. } = life.state {
@@ -43,11 +43,11 @@ impl Driver {
     }
 }
 
-fn journaled(SoftReboot { step, until_ms }: SoftReboot, boot_id: &str) -> journal_file::SoftReboot {
+fn journaled(SoftReboot { step, until_ms }: SoftReboot, boot_id: &str) -> JournaledSoftReboot {
     let step = match step {
         RebootStep::Agent => SoftRebootStep::Agent,
         RebootStep::PowerButton => SoftRebootStep::PowerButton,
         RebootStep::Reset => SoftRebootStep::Reset,
     };
-    journal_file::SoftReboot { step, deadline: Deadline { boot_id: boot_id.to_owned(), at_ms: until_ms } }
+    JournaledSoftReboot { step, deadline: Deadline { boot_id: boot_id.to_owned(), at_ms: until_ms } }
 }

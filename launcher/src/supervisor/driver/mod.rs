@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_plan::StartState;
+use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::{InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
 use garboard_protocol::journal::Journal;
@@ -33,8 +34,8 @@ use numbered::{Numbers, Repeatable};
 use super::trace::Cause;
 use crate::clock::{self, boot_id, boot_ms, now_ms};
 use crate::vm::{
-    Denial, Effect, Event, OnReady, PowerDownMethod, Request, RequestQueue, State, Verdict, View, guest_interfaces,
-    numbers, publish, step,
+    Denial, Effect, Event, OnReady, PowerDownMethod, RequestQueue, State, Verdict, View, guest_interfaces, numbers,
+    publish, step,
 };
 
 /// How long QEMU's last events may take to arrive after PID 1 has reported its end.
@@ -173,12 +174,12 @@ impl Driver {
     }
 
     /// Judges a request, and does it if it is accepted.
-    async fn judge(&mut self, request: Request, done: Option<Outcome>, cause: Cause) -> Verdict {
+    async fn judge(&mut self, request: ChangeRequest, done: Option<Outcome>, cause: Cause) -> Verdict {
         let verdict = match self.denial(request) {
             Some(denial) => Verdict::Denied(denial),
             None => self.queue.offer(request, View::from(&self.seed.life.state)),
         };
-        if verdict == Verdict::Queued && matches!(request, Request::Stop(_)) {
+        if verdict == Verdict::Queued && matches!(request, ChangeRequest::Stop(_)) {
             self.stop = cause.clone();
         }
         let span = cause.span();
@@ -192,19 +193,22 @@ impl Driver {
     }
 
     /// Why a request is not even offered: what only the driver knows of the guest and of QEMU. What is accepted is not left out later.
-    fn denial(&self, request: Request) -> Option<Denial> {
+    fn denial(&self, request: ChangeRequest) -> Option<Denial> {
         if !matches!(self.seed.life.state, State::Running { .. }) {
             return None;
         }
         let can_be_asked = self.agent.is_some() || self.seed.life.has_acpi;
-        if request == Request::SoftReboot && !can_be_asked {
+        if request == ChangeRequest::SoftReboot && !can_be_asked {
             return Some(Denial::CannotBeAsked);
         }
         let is_lost = match request {
             // Whether the guest is to run is compared when the monitor is back; a reset would be lost.
-            Request::Reset => self.monitor.is_none() || self.commands.is_full(),
-            Request::Pause | Request::Unpause => self.commands.is_full(),
-            Request::Stop(_) | Request::SoftReboot | Request::Freeze { .. } | Request::Unfreeze => false,
+            ChangeRequest::Reset => self.monitor.is_none() || self.commands.is_full(),
+            ChangeRequest::Pause | ChangeRequest::Unpause => self.commands.is_full(),
+            ChangeRequest::Stop(_)
+            | ChangeRequest::SoftReboot
+            | ChangeRequest::Freeze { .. }
+            | ChangeRequest::Unfreeze => false,
         };
         is_lost.then_some(Denial::NotAnswering)
     }
@@ -299,7 +303,7 @@ impl Driver {
             FromInit::TerminationRequested => {
                 tracing::info!("PID 1 received SIGTERM");
                 let graceful = garboard_protocol::control::StopMode::Graceful { within_seconds: None };
-                let verdict = self.queue.offer(Request::Stop(graceful), View::from(&self.seed.life.state));
+                let verdict = self.queue.offer(ChangeRequest::Stop(graceful), View::from(&self.seed.life.state));
                 if let (Verdict::AlreadySo, Some(by_ms)) = (verdict, self.deadline_ms()) {
                     self.send_deadline(by_ms);
                 }

@@ -1,5 +1,6 @@
 //! Requests that have a number: each is written down before it is done, and done once.
 
+use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::ControlReply;
 use garboard_protocol::journal::{NumberedRequest, RequestOutcome};
 use tokio::sync::{mpsc, oneshot};
@@ -8,7 +9,7 @@ use super::{Client, Driver, Offer};
 use crate::clock::boot_ms;
 use crate::supervisor::trace::Cause;
 use crate::vm::numbers::{self, Begun};
-use crate::vm::{Request, RequestQueue, Verdict, View};
+use crate::vm::{RequestQueue, Verdict, View};
 
 /// The answer to a client that waits for the guest agent, and the machine ends.
 const OVER: &str = "the machine was stopped, or its supervisor is shutting down";
@@ -81,7 +82,7 @@ impl Numbers {
 
 impl Driver {
     /// Does a request, unless it was done before, and answers it.
-    pub(super) async fn serve_numbered(&mut self, request: Request, client: Repeatable, cause: Cause) {
+    pub(super) async fn serve_numbered(&mut self, request: ChangeRequest, client: Repeatable, cause: Cause) {
         let Repeatable { id, ask, reply } = client;
         let is_the_guests = is_the_guests(request);
         match numbers::begin(&mut self.seed.journal.requests, &id, ask, boot_ms()) {
@@ -97,7 +98,7 @@ impl Driver {
             return self.have_the_guest_do(request, (id, reply), cause).await;
         }
         // What the journal has another line of, a stop and a soft reboot, the next supervisor goes on with.
-        let is_one_command = matches!(request, Request::Pause | Request::Unpause | Request::Reset);
+        let is_one_command = matches!(request, ChangeRequest::Pause | ChangeRequest::Unpause | ChangeRequest::Reset);
         self.numbers.ticket = is_one_command.then(|| Ticket { id: id.clone(), to: self.numbers.report.clone() });
         let verdict = self.judge(request, None, cause).await;
         // QEMU is being asked: it is settled when QEMU has answered.
@@ -111,7 +112,7 @@ impl Driver {
     /// Answers when the guest agent has done it.
     async fn have_the_guest_do(
         &mut self,
-        request: Request,
+        request: ChangeRequest,
         client: (String, oneshot::Sender<ControlReply>),
         cause: Cause,
     ) {
@@ -190,8 +191,8 @@ pub(super) async fn answer_after_end(mut offers: mpsc::Receiver<Offer>, mut requ
 }
 
 /// Whether the guest agent does it.
-fn is_the_guests(request: Request) -> bool {
-    matches!(request, Request::Freeze { .. } | Request::Unfreeze)
+fn is_the_guests(request: ChangeRequest) -> bool {
+    matches!(request, ChangeRequest::Freeze { .. } | ChangeRequest::Unfreeze)
 }
 
 fn settle(requests: &mut [NumberedRequest], id: &str, verdict: Verdict) {

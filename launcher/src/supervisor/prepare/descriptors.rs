@@ -69,6 +69,9 @@ pub(crate) fn obtain(
         }
         DescriptorPurpose::AgentListener => Ok(listen(directory, paths::GUEST_AGENT_SOCKET)?.into()),
         DescriptorPurpose::SerialListener { index } => Ok(listen(directory, &paths::serial_socket(*index))?.into()),
+        DescriptorPurpose::UsbRedirListener { slot } => {
+            Ok(listen(directory, &paths::usb_redirection_slot_socket(*slot))?.into())
+        }
         DescriptorPurpose::SerialLog { index } => append(directory, &paths::serial_log(*index)),
         DescriptorPurpose::DiskLayer { volume, layer, .. } => {
             stock.layers.remove(&(volume.clone(), LayerKey::from(*layer))).ok_or_else(missing)

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::{Ended, PauseReason, StopMode};
 use garboard_protocol::exit::{ExitCause, ExitReport, explain, explain_lost, full_message};
 
 use super::{
-    Asked, Effect, Event, Life, Now, OnReady, PowerDownMethod, RebootStep, Request, RunState, ShutdownKind, State,
+    Effect, Event, Life, Now, OnReady, PowerDownMethod, PowerDownRequest, RebootStep, RunState, ShutdownKind, State,
     Vcpus,
 };
 
@@ -176,8 +177,8 @@ fn note_end_of_grace(life: &mut Life) {
     if life.has_acpi { hints.grace_exceeded = true } else { hints.without_acpi = true }
 }
 
-fn asked(now: Now) -> Asked {
-    Asked::Yes { again_at_ms: now.boot_ms.saturating_add(ASK_AGAIN_MS) }
+fn asked(now: Now) -> PowerDownRequest {
+    PowerDownRequest::Sent { again_at_ms: now.boot_ms.saturating_add(ASK_AGAIN_MS) }
 }
 
 /// QEMU holds the vCPUs. Where no command can resume them, the run is over.
@@ -272,9 +273,9 @@ fn quit(state: State, now: Now) -> (State, Vec<Effect>) {
     }
 }
 
-fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (State, Vec<Effect>) {
+fn requested(life: &mut Life, state: State, request: ChangeRequest, now: Now) -> (State, Vec<Effect>) {
     match request {
-        Request::Stop(StopMode::Force) => {
+        ChangeRequest::Stop(StopMode::Force) => {
             life.memory.hints.force_requested = true;
             let (state, mut effects) = end_now(state, now);
             // One that does not answer does not follow `quit` either.
@@ -283,14 +284,14 @@ fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (Stat
             }
             (state, effects)
         }
-        Request::Stop(StopMode::Graceful { within_seconds }) => {
+        ChangeRequest::Stop(StopMode::Graceful { within_seconds }) => {
             life.memory.hints.stop_requested = true;
             let grace_ms = within_seconds.map_or(life.grace_ms, |seconds| {
                 i64::try_from(seconds).unwrap_or(i64::MAX / 2000).saturating_mul(1000)
             });
             stop(life, state, grace_ms, now)
         }
-        Request::Pause => match state {
+        ChangeRequest::Pause => match state {
             State::Running { .. } => {
                 life.memory.paused_by_user = true;
                 life.memory.io.give_up();
@@ -301,7 +302,7 @@ fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (Stat
                 (state, Vec::new())
             }
         },
-        Request::Unpause => match state {
+        ChangeRequest::Unpause => match state {
             State::Running { .. } => {
                 life.memory.paused_by_user = false;
                 (State::Running { vcpus: Vcpus::Running }, vec![Effect::LetRun])
@@ -310,10 +311,10 @@ fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (Stat
                 (state, Vec::new())
             }
         },
-        Request::SoftReboot => soft_reboot::requested(life, state, now),
-        Request::Freeze { thaw_after_seconds } => freeze::freeze(life, state, thaw_after_seconds, now),
-        Request::Unfreeze => freeze::thaw(state),
-        Request::Reset => match state {
+        ChangeRequest::SoftReboot => soft_reboot::requested(life, state, now),
+        ChangeRequest::Freeze { thaw_after_seconds } => freeze::freeze(life, state, thaw_after_seconds, now),
+        ChangeRequest::Unfreeze => freeze::thaw(state),
+        ChangeRequest::Reset => match state {
             State::Running { .. } => (state, vec![Effect::Reset]),
             State::Preparing | State::Launched | State::Stopping { .. } | State::Ending { .. } | State::Ended(_) => {
                 (state, Vec::new())
@@ -325,9 +326,10 @@ fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (Stat
 fn stop(life: &mut Life, state: State, grace_ms: i64, now: Now) -> (State, Vec<Effect>) {
     let wanted = now.boot_ms.saturating_add(grace_ms.max(0));
     match state {
-        State::Preparing | State::Launched => {
-            (State::Stopping { force_at_ms: wanted, asked: Asked::NotYet }, vec![Effect::TellInit { by_ms: wanted }])
-        }
+        State::Preparing | State::Launched => (
+            State::Stopping { force_at_ms: wanted, asked: PowerDownRequest::NotYet },
+            vec![Effect::TellInit { by_ms: wanted }],
+        ),
         State::Running { .. } if !life.memory.has_run => quit(state, now),
         // Nor is one waited for that nobody can ask.
         State::Running { .. } if grace_ms <= 0 || !life.has_acpi && !life.memory.has_agent => {
@@ -349,8 +351,8 @@ fn stop(life: &mut Life, state: State, grace_ms: i64, now: Now) -> (State, Vec<E
             let by_ms = force_at_ms.min(wanted);
             let mut effects = vec![Effect::TellInit { by_ms }];
             let asked = match before {
-                Asked::NotYet => before,
-                Asked::Yes { .. } => {
+                PowerDownRequest::NotYet => before,
+                PowerDownRequest::Sent { .. } => {
                     effects.push(ask_again(life));
                     asked(now)
                 }
@@ -384,11 +386,11 @@ fn time_passed(life: &mut Life, state: State, now: Now) -> (State, Vec<Effect>) 
                 effects.push(Effect::LetRun);
             }
             let asked = match before {
-                Asked::Yes { again_at_ms } if again_at_ms <= now.boot_ms => {
+                PowerDownRequest::Sent { again_at_ms } if again_at_ms <= now.boot_ms => {
                     effects.push(ask_again(life));
                     asked(now)
                 }
-                Asked::Yes { .. } | Asked::NotYet => before,
+                PowerDownRequest::Sent { .. } | PowerDownRequest::NotYet => before,
             };
             (State::Stopping { force_at_ms, asked }, effects)
         }

@@ -18,7 +18,7 @@ fn life(state: State) -> Life {
 }
 
 fn graceful(within_seconds: Option<u64>) -> Event {
-    Event::Requested(Request::Stop(StopMode::Graceful { within_seconds }))
+    Event::Requested(ChangeRequest::Stop(StopMode::Graceful { within_seconds }))
 }
 
 fn io_error() -> Event {
@@ -45,7 +45,7 @@ fn stopped(reason: PauseReason) -> State {
     State::Running { vcpus: Vcpus::Stopped(reason) }
 }
 
-fn stopping(asked: Asked) -> State {
+fn stopping(asked: PowerDownRequest) -> State {
     State::Stopping { force_at_ms: NOW + 5, asked }
 }
 
@@ -56,8 +56,8 @@ each! {
     State::Running { vcpus: Vcpus::Running } => [running()],
     State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedByUser) } => [stopped(PauseReason::PausedByUser)],
     State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedIOError) } => [stopped(PauseReason::PausedIOError)],
-    State::Stopping { asked: Asked::Yes { .. }, .. } => [stopping(Asked::Yes { again_at_ms: NOW + 3 })],
-    State::Stopping { asked: Asked::NotYet, .. } => [stopping(Asked::NotYet)],
+    State::Stopping { asked: PowerDownRequest::Sent { .. }, .. } => [stopping(PowerDownRequest::Sent { again_at_ms: NOW + 3 })],
+    State::Stopping { asked: PowerDownRequest::NotYet, .. } => [stopping(PowerDownRequest::NotYet)],
     State::Ending { .. } => [State::Ending { kill_at_ms: NOW + 5 }],
     State::Ended(_) => [ended(ExitCause::GuestShutdown, None, at(NOW))],
 }
@@ -175,8 +175,11 @@ fn every_pair_keeps_the_invariants() {
 #[test]
 fn a_graceful_stop_asks_then_quits_then_kills() {
     let mut machine = life(running());
-    let effects =
-        step(&mut machine, Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: Some(7) })), at(NOW));
+    let effects = step(
+        &mut machine,
+        Event::Requested(ChangeRequest::Stop(StopMode::Graceful { within_seconds: Some(7) })),
+        at(NOW),
+    );
     assert!(effects.contains(&Effect::AskGuest(PowerDownMethod::AgentFirst)));
     assert!(effects.contains(&Effect::TellInit { by_ms: NOW + 7000 }));
     assert_eq!(machine.wake_at_ms(), Some(NOW + 7000));
@@ -192,7 +195,8 @@ fn a_graceful_stop_asks_then_quits_then_kills() {
 #[test]
 fn a_stop_before_the_monitor_answers_is_asked_once_it_does() {
     let mut machine = life(State::Launched);
-    let _ = step(&mut machine, Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: None })), at(NOW));
+    let _ =
+        step(&mut machine, Event::Requested(ChangeRequest::Stop(StopMode::Graceful { within_seconds: None })), at(NOW));
     let ready = Event::MonitorReady { run_state: RunState::Running, on_ready: OnReady::Leave };
     assert!(step(&mut machine, ready, at(NOW)).contains(&Effect::AskGuest(PowerDownMethod::AgentFirst)));
 }
@@ -226,7 +230,7 @@ fn an_unpause_that_qemu_refuses_is_taken_back() {
         [(RunState::Paused, PauseReason::PausedByUser), (RunState::IoError, PauseReason::PausedIOError)]
     {
         let mut machine = life(stopped(reason));
-        assert_eq!(step(&mut machine, Event::Requested(Request::Unpause), at(NOW)), vec![Effect::LetRun]);
+        assert_eq!(step(&mut machine, Event::Requested(ChangeRequest::Unpause), at(NOW)), vec![Effect::LetRun]);
         assert_eq!(step(&mut machine, Event::VcpusStopped { run_state }, at(NOW)), Vec::new());
         assert_eq!(machine.state, stopped(reason));
     }
@@ -328,7 +332,7 @@ fn an_io_error_is_tried_again_also_during_a_stop() {
 fn a_users_pause_is_kept_when_storage_recovers() {
     let mut machine = life(running());
     let _ = step(&mut machine, io_error(), at(NOW));
-    assert_eq!(step(&mut machine, Event::Requested(Request::Pause), at(NOW)), vec![Effect::StopVcpus]);
+    assert_eq!(step(&mut machine, Event::Requested(ChangeRequest::Pause), at(NOW)), vec![Effect::StopVcpus]);
     let _ = step(&mut machine, io_error(), at(NOW));
     assert_eq!((machine.state.clone(), machine.wake_at_ms()), (stopped(PauseReason::PausedByUser), None));
     // The next supervisor finds QEMU in `io-error`, and the pause in the journal.
@@ -349,7 +353,7 @@ fn a_pause_precedes_a_retry_that_was_reported_already() {
     let _ = step(&mut machine, io_error(), at(NOW));
     let again = machine.wake_at_ms().unwrap();
     assert_eq!(step(&mut machine, Event::TimePassed, at(again)), vec![Effect::LetRun]);
-    assert_eq!(step(&mut machine, Event::Requested(Request::Pause), at(again)), vec![Effect::StopVcpus]);
+    assert_eq!(step(&mut machine, Event::Requested(ChangeRequest::Pause), at(again)), vec![Effect::StopVcpus]);
     let _ = step(&mut machine, Event::VcpusResumed, at(again + 1));
     let _ = step(&mut machine, Event::VcpusStopped { run_state: RunState::Paused }, at(again + 2));
     let _ = step(&mut machine, io_error(), at(again + 3));
@@ -385,7 +389,7 @@ fn a_qemu_that_does_not_answer_is_killed_at_once_when_forced() {
     for (is_silent, is_killed) in [(true, true), (false, false)] {
         let mut machine = life(running());
         machine.memory.is_silent = is_silent;
-        let effects = step(&mut machine, Event::Requested(Request::Stop(StopMode::Force)), at(NOW));
+        let effects = step(&mut machine, Event::Requested(ChangeRequest::Stop(StopMode::Force)), at(NOW));
         assert_eq!(effects.contains(&Effect::Kill), is_killed, "{effects:?}");
     }
 }

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::{IpNet, Ipv4Net};
 
 use super::guest::{GuestAddresses, GuestIpv4, GuestIpv6, GuestRoute};
-use super::{Binding, Masquerade, NetPlan, PlanError};
+use super::{Binding, Masquerade, NetPlan, NetPlanError};
 use crate::names::{EthernetAddress, LinkName};
 use crate::observed::{Link, Observed, Origin};
 
@@ -70,8 +70,8 @@ pub enum Uplink {
 }
 
 /// Decides what one plan needs.
-pub fn desired(plan: &NetPlan, seen: &Observed) -> Result<Desired, PlanError> {
-    let no_uplink = || PlanError::NoUplink { interface: plan.interface.clone(), uplink: plan.uplink.clone() };
+pub fn desired(plan: &NetPlan, seen: &Observed) -> Result<Desired, NetPlanError> {
+    let no_uplink = || NetPlanError::NoUplink { interface: plan.interface.clone(), uplink: plan.uplink.clone() };
     let uplink = seen.link(plan.uplink.as_str()).ok_or_else(no_uplink)?;
     match &plan.binding {
         Binding::Masquerade(masquerade) => routed(plan, masquerade, uplink, seen),
@@ -83,7 +83,7 @@ fn mtu(plan: &NetPlan, uplink: &Link) -> u16 {
     plan.mtu.unwrap_or_else(|| u16::try_from(uplink.mtu).unwrap_or(u16::MAX))
 }
 
-fn routed(plan: &NetPlan, masquerade: &Masquerade, uplink: &Link, seen: &Observed) -> Result<Desired, PlanError> {
+fn routed(plan: &NetPlan, masquerade: &Masquerade, uplink: &Link, seen: &Observed) -> Result<Desired, NetPlanError> {
     let outside: Vec<IpNet> = seen.addresses_of(&uplink.name).filter(|net| !link_local6(net)).collect();
     let has6 = outside.iter().any(|net| matches!(net, IpNet::V6(_)));
     // A namespace without any address still gives its guest an IPv4 address; one with IPv6 alone does not,
@@ -124,8 +124,8 @@ fn link_local6(net: &IpNet) -> bool {
     matches!(net, IpNet::V6(net) if net.addr().is_unicast_link_local())
 }
 
-fn refuse_overlap(plan: &NetPlan, masquerade: &Masquerade, outside: &[IpNet]) -> Result<(), PlanError> {
-    let taken = |range: IpNet, net: &IpNet| PlanError::RangeTaken {
+fn refuse_overlap(plan: &NetPlan, masquerade: &Masquerade, outside: &[IpNet]) -> Result<(), NetPlanError> {
+    let taken = |range: IpNet, net: &IpNet| NetPlanError::RangeTaken {
         interface: plan.interface.clone(),
         range: range.to_string(),
         taken: net.to_string(),
@@ -135,10 +135,10 @@ fn refuse_overlap(plan: &NetPlan, masquerade: &Masquerade, outside: &[IpNet]) ->
     ranges.iter().find_map(clash).map_or(Ok(()), Err)
 }
 
-fn enslaved(plan: &NetPlan, uplink: &Link, seen: &Observed) -> Result<Desired, PlanError> {
+fn enslaved(plan: &NetPlan, uplink: &Link, seen: &Observed) -> Result<Desired, NetPlanError> {
     let bridge_alias = seen.link(plan.bridge.as_str()).and_then(|link| link.alias.as_deref());
     let record = match bridge_alias {
-        Some(alias) => Some(Record::parse(alias).ok_or_else(|| PlanError::Record {
+        Some(alias) => Some(Record::parse(alias).ok_or_else(|| NetPlanError::Record {
             interface: plan.interface.clone(),
             bridge: plan.bridge.clone(),
             record: alias.to_owned(),
@@ -148,7 +148,7 @@ fn enslaved(plan: &NetPlan, uplink: &Link, seen: &Observed) -> Result<Desired, P
     let text = record.as_ref().map(Record::to_string);
     if text.as_ref().is_some_and(|text| text.len() > ALIAS_MAX) {
         let routes = record.map_or(0, |record| record.routes.len());
-        return Err(PlanError::TooManyRoutes { interface: plan.interface.clone(), routes });
+        return Err(NetPlanError::TooManyRoutes { interface: plan.interface.clone(), routes });
     }
     let server = record.is_some().then(|| IpNet::new_assert(IpAddr::V4(BRIDGE_SERVER), 32));
     Ok(Desired {

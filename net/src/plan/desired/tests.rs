@@ -67,7 +67,7 @@ fn masquerade_serves_the_families_the_uplink_has() {
 fn a_range_that_holds_the_uplinks_address_is_refused() {
     let masquerade = plan(Binding::Masquerade(Masquerade::default()));
     let refused = desired(&masquerade, &pod(&["10.0.2.77/16"])).unwrap_err();
-    assert!(matches!(refused, PlanError::RangeTaken { .. }), "{refused}");
+    assert!(matches!(refused, NetPlanError::RangeTaken { .. }), "{refused}");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn what_the_bridge_remembers_counts_more_than_what_is_left_of_the_uplink() {
         "10.244.1.7/24"
     );
     seen.links[1] = Link { alias: Some("of another owner".to_owned()), ..bridge };
-    assert!(matches!(desired(&plan(Binding::Bridge), &seen), Err(PlanError::Record { .. })));
+    assert!(matches!(desired(&plan(Binding::Bridge), &seen), Err(NetPlanError::Record { .. })));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn more_routes_than_an_alias_holds_are_refused_with_their_number() {
     let mut seen = pod(&["10.244.1.7/24"]);
     seen.routes.extend((0..20).map(|n| route(&format!("10.{n}.0.0/16"), Some("10.244.1.1"), Origin::Configured)));
     let refused = desired(&plan(Binding::Bridge), &seen).unwrap_err();
-    assert!(matches!(refused, PlanError::TooManyRoutes { routes: 21, .. }), "{refused}");
+    assert!(matches!(refused, NetPlanError::TooManyRoutes { routes: 21, .. }), "{refused}");
 }
 
 fn any_net() -> impl Strategy<Value = Ipv4Net> {

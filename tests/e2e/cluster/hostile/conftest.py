@@ -6,11 +6,16 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE
+from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE, NODE_2
+from garboard_e2e.cluster.objects import machine
 from garboard_e2e.cluster.shared import Shared
+from garboard_e2e.hostile.account import Account, account, shows
 from garboard_e2e.hostile.agent import NodeAgent
 from garboard_e2e.hostile.attackers import Attackers
 from garboard_e2e.hostile.machines import Machines
+
+# Of another tenant.
+NEIGHBOURS = "neighbours"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -70,3 +75,41 @@ def honest(machines: Machines, attackers: Attackers) -> str:
     attackers.need("liar", attackers.guise("honest"))
     attackers.need("bare", attackers.guise("honest", ordered=False))
     return attackers.guise("honest").uid
+
+
+def admitted(kube: Kube, name: str, namespace: str) -> Account:
+    """An account that may edit its namespace, once the API server knows that: then what is not there is not found."""
+    found = account(kube, name, namespace)
+    unknown = found.path("nobody-has-it", "guestosinfo")
+    kube.ask_until(f"the rights of {name}", lambda: found.asks("GET", unknown).status == 404)
+    return found
+
+
+@pytest.fixture(scope="package")
+def alice(kube: Kube) -> Account:
+    """A tenant of the namespace of most machines here."""
+    return admitted(kube, "alice", NAMESPACE)
+
+
+@pytest.fixture(scope="package")
+def bob(kube: Kube) -> Account:
+    """A tenant of another namespace, which has a machine `beside`, on node-2."""
+    kube.kubectl("create", "namespace", NEIGHBOURS, namespace=None)
+    beside = machine("beside", "Always", tests="", node=NODE_2)
+    beside["metadata"]["namespace"] = NEIGHBOURS
+    kube.apply(beside, namespace=NEIGHBOURS)
+    bob = admitted(kube, "bob", NEIGHBOURS)
+    kube.wait(
+        "machine beside",
+        lambda: (kube.there("vmi", "beside", NEIGHBOURS) or {}).get("status", {}).get("phase") == "Running",
+    )
+    with bob.stream("beside", "console") as console:
+        shows(console, b":/# ")
+    return bob
+
+
+@pytest.fixture(scope="package")
+def answering(kube: Kube, honest: str) -> str:
+    """The name of the honest machine, once its guest has a shell."""
+    kube.has_shell("honest")
+    return "honest"

@@ -1,14 +1,10 @@
 """Callers that are not what they claim to be."""
 
-import shutil
-
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NODE_1
-from garboard_e2e.hostile.attackers import PROGRAM, Attackers
+from garboard_e2e.hostile.attackers import ON_NODE, PROGRAM, Attackers
 from garboard_e2e.hostile.machines import Machines
 
-# Where the program lies on the node, as the node sees it.
-ON_NODE = "/run/hostile-programs"
 # As a user of the node in a group of their own that has the form of a pod's, and as root in a pod's form too.
 OF_THE_NODE = f"""
 for procs in $(find /sys/fs/cgroup -maxdepth 2 -name cgroup.procs); do
@@ -34,11 +30,10 @@ def test_a_pod_that_pretends_to_be_a_launcher_changes_no_status(
     assert after == before, f"the status changed: {after}"
 
 
-def test_a_user_of_the_node_who_names_a_group_like_a_pod_is_in_no_pod(kube: Kube, honest: str) -> None:
-    place = kube.root(NODE_1) / ON_NODE.lstrip("/")
-    place.mkdir(mode=0o755, exist_ok=True)
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(PROGRAM, place / PROGRAM.name, ignore=ignored, dirs_exist_ok=True)
+def test_a_user_of_the_node_who_names_a_group_like_a_pod_is_in_no_pod(
+    kube: Kube, attackers: Attackers, honest: str
+) -> None:
+    attackers.bring_the_program_to_the_node()
     uid = kube.get("pod", "liar")["metadata"]["uid"]
     answers = kube.inside(NODE_1, "sh", "-c", OF_THE_NODE, "sh", uid, check=False).splitlines()
     assert len(answers) == 3, f"what both attempts printed: {answers}"

@@ -7,12 +7,11 @@ import re
 import signal
 from collections.abc import Callable
 
-from garboard_e2e import names
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NAMESPACE, NODE_2, Object
 from garboard_e2e.hostile import levels, taken_over
 from garboard_e2e.hostile.attackers import Attackers
-from garboard_e2e.hostile.machines import Machines
+from garboard_e2e.hostile.machines import Machines, supervisors
 from garboard_e2e.hostile.qemu import QUESTIONS
 
 # What is not in the pod, and what is there and closed, as QEMU in `compute` would write it.
@@ -77,12 +76,6 @@ def test_a_qemu_gets_nothing_nor_when_its_supervisor_is_started_again(
     assert not done, f"QEMU could pass for PID 1: {done}"
     machines.serves("taken")
     machines.remove("taken")
-
-
-def supervisors(kube: Kube, machine: str) -> list[int]:
-    """Not the same program when it is asked to show a file."""
-    found = kube.processes(machine, names.SUPERVISOR)
-    return [each for each in found if b"--pod" in pathlib.Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")]
 
 
 def expect_refused(report: list[str]) -> str:

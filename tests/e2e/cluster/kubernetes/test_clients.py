@@ -12,8 +12,10 @@ Note = Callable[[str], None]
 
 
 def guest(name: str) -> Object:
-    """What both play: the hello guest with a page and an agent."""
-    return machine(name, "Manual", tests="httpd,agent")
+    """What both play: the hello guest with a page and an agent, and slots for USB devices."""
+    made = machine(name, "Manual", tests="httpd,agent")
+    made["spec"]["template"]["spec"]["domain"]["devices"]["clientPassthrough"] = {}
+    return made
 
 
 def test_client_go_lists_watches_creates_asks_and_streams(kube: Kube, tmp_path: pathlib.Path, note: Note) -> None:

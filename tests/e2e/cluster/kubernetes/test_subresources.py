@@ -1,14 +1,22 @@
 """The aggregated API subresources.kubevirt.io: virtctl starts and stops machines; only an API server is believed."""
 
+import collections
+import contextlib
 import functools
+import http.client
 import json
 import pathlib
+import re
+import socket
+import ssl
 import subprocess
+import time
+from collections.abc import Iterator
 
 import pytest
 
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import NAMESPACE, Object
+from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE, Object
 from garboard_e2e.cluster.objects import machine
 from garboard_e2e.cluster.person import Tool
 from garboard_e2e.cluster.virtctl import virtctl as client
@@ -19,6 +27,8 @@ START = f"{BASE}/namespaces/{NAMESPACE}/virtualmachines/%s/start"
 PORT = 8444
 # The authority that signs for API servers, and the one that signs for users and nodes.
 FRONT, USERS = "front-proxy-ca", "ca"
+# Less than a request waits for a turn, seconds.
+SOON = 4
 
 
 @pytest.fixture(scope="package")
@@ -62,6 +72,22 @@ def test_a_paused_start_stops_the_processors(kube: Kube, virtctl: Tool) -> None:
     kube.shows("paused", "Paused")
 
 
+@contextlib.contextmanager
+def times_of(kube: Kube, name: str) -> Iterator[list[str]]:
+    """The times that a guest had to shut down, as a watch saw them. The first is there before anything is done."""
+    output = 'jsonpath={.spec.terminationGracePeriodSeconds}{"\\n"}'
+    command = [str(kube.tool), "-n", NAMESPACE, "get", "vmi", name, "--watch", "-o", output]
+    times: list[str] = []
+    with subprocess.Popen(command, env=kube.environment, stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        times.append(watch.stdout.readline().strip())
+        try:
+            yield times
+        finally:
+            watch.terminate()
+        times.extend(watch.stdout.read().split())
+
+
 def test_a_forced_stop_does_not_wait_for_the_guest(kube: Kube, virtctl: Tool) -> None:
     deaf = machine("deaf", "Manual", tests="ignore-power")
     # It ignores the power button: unforced, it would be waited for an hour.
@@ -72,8 +98,13 @@ def test_a_forced_stop_does_not_wait_for_the_guest(kube: Kube, virtctl: Tool) ->
     kube.has_shell("deaf")
     longer = virtctl.call("stop", "deaf", "--force", "--grace-period", "7200")
     assert longer.returncode != 0 and "cannot be prolonged" in longer.stderr, longer.stderr
-    virtctl.run("stop", "deaf", "--force", "--grace-period", "0")
-    kube.is_gone("deaf")
+    shorter = '{"spec":{"terminationGracePeriodSeconds":1}}'
+    refused = kube.kubectl("patch", "vmi", "deaf", "--type=merge", "-p", shorter, code=1)
+    assert "a machine that runs keeps what it was started with" in refused, refused
+    with times_of(kube, "deaf") as times:
+        virtctl.run("stop", "deaf", "--force", "--grace-period", "0")
+        kube.is_gone("deaf")
+    assert "0" in times, times
     kube.shows("deaf", "Stopped")
 
 
@@ -92,6 +123,16 @@ def test_virtctl_expands_a_machine_and_tells_the_version(kube: Kube, virtctl: To
     assert written(expanded["spec"]["template"]) == written(kube.get("vm", "whole")["spec"]["template"])
     printed = virtctl.run("version")
     assert "Server Version" in printed and "+garboard." in printed, printed
+    server = printed.partition("Server Version")[2]
+    assert re.search(r'GitCommit:"[0-9a-f]{7,40}", GitTreeState:"(clean|dirty)"', server), printed
+    assert re.search(r'BuildDate:"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", GoVersion:"rustc 1\.', server), printed
+
+
+def test_health_has_the_version_of_the_api_server(kube: Kube) -> None:
+    health = json.loads(kube.kubectl("get", "--raw", f"{BASE}/healthz", namespace=None))
+    version = json.loads(kube.kubectl("get", "--raw", "/version", namespace=None))
+    assert health["apiserver"] == {"connectivity": "ok", "version": version}, health
+    assert "config-resource-version" in health, health
 
 
 def test_discovery_lists_what_is_served_and_nothing_else(kube: Kube) -> None:
@@ -111,12 +152,15 @@ def test_discovery_lists_what_is_served_and_nothing_else(kube: Kube) -> None:
     described = json.loads(kube.kubectl("get", "--raw", "/openapi/v2", namespace=None))
     start = f"{BASE}/namespaces/{{namespace}}/virtualmachines/{{name}}/start"
     assert start in described["paths"]
+    assert "gracePeriod" in described["definitions"]["v1.StopOptions"]["properties"], described["definitions"].keys()
     documents = json.loads(kube.kubectl("get", "--raw", "/openapi/v3", namespace=None))["paths"]
     for version in ("v1", "v1alpha3", "v1alpha2"):
         url = documents[f"apis/subresources.kubevirt.io/{version}"]["serverRelativeURL"]
         document = json.loads(kube.kubectl("get", "--raw", url, namespace=None))
         assert document["openapi"].startswith("3.0"), document
-        assert start.replace("/v1/", f"/{version}/") in document["paths"], document["paths"].keys()
+        operation = document["paths"][start.replace("/v1/", f"/{version}/")]
+        # The first clients start by GET, which has no options.
+        assert ("requestBody" in operation.get("put", {})) == (version != "v1alpha2"), operation
 
 
 def requests_of(kube: Kube, name: str) -> list[Object]:
@@ -149,13 +193,45 @@ def test_what_is_not_there_or_not_served_is_reported(kube: Kube, virtctl: Tool) 
     )
     kube.apply(machine("still", "Halted"))
     refusals = {
-        ("migrate", "still"): "VMI is not running",
+        ("migrate", "still"): 'virtualmachineinstance.kubevirt.io "still" not found',
         ("memory-dump", "remove", "still"): "no association found",
-        ("removevolume", "still", "--volume-name=x"): "HotplugVolumes feature gate is not enabled",
+        ("removevolume", "still", "--volume-name=x"): "Enable DeclarativeHotplugVolumes or HotplugVolumes feature gate",
     }
     for command, text in refusals.items():
         refused = virtctl.call(*command)
         assert refused.returncode != 0 and text in refused.stderr, f"{command}: {refused.stderr}"
+    path = f"{BASE}/namespaces/{NAMESPACE}/virtualmachines/still/addinterface"
+    plugged = kube.kubectl("replace", "--raw", path, "-f", "-", text="{}", code=1, namespace=None)
+    assert "addinterface is not a route of this version" in plugged, plugged
+    profiler = kube.kubectl("get", "--raw", f"{BASE}/start-cluster-profiler", code=1, namespace=None)
+    assert "feature gate must be enabled" in profiler, profiler
+
+
+def test_a_machine_that_is_carried_is_expanded_if_something_reads_each_of_its_fields(kube: Kube) -> None:
+    path = f"{BASE}/namespaces/{NAMESPACE}/expand-vm-spec"
+    # As client-go sends it: without a kind.
+    carried = {key: value for key, value in machine("bare", "Halted").items() if key not in ("apiVersion", "kind")}
+    expanded = json.loads(kube.kubectl("replace", "--raw", path, "-f", "-", text=json.dumps(carried), namespace=None))
+    assert expanded["kind"] == "VirtualMachine" and expanded["metadata"]["name"] == "bare", expanded
+    carried["spec"]["template"]["spec"]["domain"]["cpus"] = {"cores": 2}
+    refused = kube.kubectl("replace", "--raw", path, "-f", "-", text=json.dumps(carried), code=1, namespace=None)
+    assert "Object is not a valid VirtualMachine" in refused, refused
+    assert "spec.template.spec.domain.cpus" in refused, refused
+
+
+def test_virtctl_guestfs_takes_the_image_that_the_administrator_names(kube: Kube, virtctl: Tool) -> None:
+    unnamed = virtctl.call("guestfs", "no-claim")
+    assert unnamed.returncode != 0 and "garboard.dev/guestfs-image" in unnamed.stderr, unnamed.stderr
+    image = "registry.example/tools/guestfs:9"
+    annotate = ["annotate", "kubevirt/kubevirt"]
+    kube.kubectl(*annotate, f"garboard.dev/guestfs-image={image}", namespace=INSTALLED_IN)
+    try:
+        # Each replica learns of it a moment later.
+        kube.ask_until("the image", lambda: f"Use image: {image}" in virtctl.call("guestfs", "no-claim").stdout)
+        answer = json.loads(kube.kubectl("get", "--raw", f"{BASE}/guestfs", namespace=None))
+        assert answer["gsImage"] == image, answer
+    finally:
+        kube.kubectl(*annotate, "garboard.dev/guestfs-image-", namespace=INSTALLED_IN)
 
 
 # Requests by GET that are refused in this version, and what the refusal says.
@@ -265,3 +341,47 @@ def test_each_replica_answers(kube: Kube, tmp_path: pathlib.Path) -> None:
         code, body = put(pod, START % f"replica{number}", api_server)
         assert code == 202, body
         kube.runs(f"replica{number}")
+
+
+# ---- floods
+
+
+def begun(pod: Object, account: str, proof: list[str]) -> ssl.SSLSocket:
+    """A request to a namespace of its own straight to a controller, whose body never ends."""
+    _, certificate, _, key = proof
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(certificate, key)
+    connection = context.wrap_socket(socket.create_connection((pod["status"]["podIP"], PORT), timeout=60))
+    head = [f"PUT {BASE}/namespaces/flooding/expand-vm-spec HTTP/1.1", "Host: garboard", "Content-Length: 1000000"]
+    head += [f"X-Remote-User: {account}", "X-Remote-Group: system:masters", "", " "]
+    connection.sendall("\r\n".join(head).encode())
+    return connection
+
+
+def refused(connection: ssl.SSLSocket) -> tuple[int, str | None]:
+    """The code of a refusal, which is a Status, and its header Retry-After."""
+    answer = http.client.HTTPResponse(connection, method="PUT")
+    answer.begin()
+    status = json.loads(answer.read())
+    retry = answer.getheader("Retry-After")
+    assert status["kind"] == "Status" and status["code"] == answer.status, status
+    assert (status.get("details") or {}).get("retryAfterSeconds") == (int(retry) if retry else None), status
+    connection.close()
+    return answer.status, retry
+
+
+def test_a_namespace_that_floods_holds_back_no_other_one(kube: Kube, tmp_path: pathlib.Path) -> None:
+    proof = certificate(kube, tmp_path, FRONT, "front-proxy-client")
+    pods = kube.controllers()
+    for number in range(len(pods)):
+        kube.apply(machine(f"alone{number}", "Manual"))
+    flood = [begun(pod, f"account-{number}", proof) for pod in pods for number in range(40)]
+    for number, pod in enumerate(pods):
+        at = time.monotonic()
+        code, body = put(pod, START % f"alone{number}", proof)
+        took = time.monotonic() - at
+        assert code == 202 and took < SOON, f"{code} after {took:.1f} s: {body}"
+    answers = collections.Counter(refused(connection) for connection in flood)
+    # Few large bodies are read at once; the others wait for a turn, and then come again later.
+    assert set(answers) == {(408, None), (429, "1")} and answers[429, "1"] > answers[408, None], answers

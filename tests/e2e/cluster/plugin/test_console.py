@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import NAMESPACE
+from garboard_e2e.cluster.names import CONTROLLER, INSTALLED_IN, NAMESPACE
 from garboard_e2e.cluster.person import Person
 from garboard_e2e.patience import PATIENCE
 from garboard_e2e.terminal import DETACH
@@ -84,6 +84,23 @@ def test_who_looks_on_is_no_session(person: Person, machine: str) -> None:
     for terminal in (looks_on, writes):
         terminal.type(DETACH)
         terminal.expect_end(PATIENCE)
+
+
+def test_a_console_goes_on_when_the_controllers_are_replaced(kube: Kube, person: Person, machine: str) -> None:
+    """What the guest prints meanwhile is shown, and nothing twice."""
+    terminal = person.plugin.terminal("console", machine)
+    # The guest is to expand it, and to print the last one when the connection is lost.
+    terminal.type(b"\rfor n in 1 2 3 4 5 6 7 8 9; do echo beat-$((40+n)); sleep 5; done; echo last-$((6*9))\r")
+    terminal.expect("beat-41", PATIENCE)
+    kube.kubectl("rollout", "restart", f"deployment/{CONTROLLER}", namespace=INSTALLED_IN)
+    terminal.expect(r"\[the connection was lost: ", PATIENCE)
+    terminal.expect(r"\[connected again", PATIENCE)
+    terminal.expect("last-54", PATIENCE)
+    kube.kubectl("rollout", "status", f"deployment/{CONTROLLER}", "--timeout=120s", namespace=INSTALLED_IN)
+    beats = [terminal.shown.count(f"beat-{40 + beat}\r".encode()) for beat in range(1, 10)]
+    assert beats == [1] * 9, terminal.screen()
+    terminal.type(DETACH)
+    terminal.expect_end(PATIENCE)
 
 
 def test_a_name_that_is_misspelt_is_corrected(person: Person, machine: str) -> None:

@@ -29,6 +29,7 @@ GIVEN = {
     "controller: makes claims": Right(CONTROLLER, "create", CLAIMS, "default"),
     "controller: watches claims": Right(CONTROLLER, "watch", CLAIMS),
     "controller: its webhooks' certificates": Right(CONTROLLER, "update", "secrets/garboard-webhook", "garboard"),
+    "controller: the dashboard's certificate": Right(CONTROLLER, "update", "secrets/garboard-dashboard", "garboard"),
     "controller: its lease": Right(CONTROLLER, "update", f"{LEASES}/garboard-controller", "garboard"),
     "controller: writes the webhooks' CA bundle": Right(CONTROLLER, "patch", f"{WEBHOOKS}/garboard"),
     "controller: watches its webhooks": Right(CONTROLLER, "watch", f"{WEBHOOKS}/garboard"),

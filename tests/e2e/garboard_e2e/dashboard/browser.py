@@ -31,9 +31,15 @@ def started() -> Iterator[Browser]:
 
 
 @contextlib.contextmanager
-def page(browser: Browser, colours: Literal["light", "dark"] = "light") -> Iterator[Page]:
+def page(
+    browser: Browser, colours: Literal["light", "dark"] = "light", any_certificate: bool = False
+) -> Iterator[Page]:
     """A page of a browser without a past. What its scripts do wrong, or its policy forbids, fails the test."""
-    context = browser.new_context(viewport={"width": SIZE["width"], "height": SIZE["height"]}, color_scheme=colours)
+    context = browser.new_context(
+        viewport={"width": SIZE["width"], "height": SIZE["height"]},
+        color_scheme=colours,
+        ignore_https_errors=any_certificate,
+    )
     context.set_default_timeout(PATIENCE * 1000)
     made, wrong = context.new_page(), list[str]()
     made.on("pageerror", lambda error: wrong.append(str(error)))

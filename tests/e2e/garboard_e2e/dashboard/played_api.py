@@ -2,11 +2,14 @@
 that tests can have refused. It listens where kubectl's proxy would; `played_kubectl.py` leads there."""
 
 import copy
+import email.message
 import http.server
 import json
 import pathlib
 import queue
+import socket
 import socketserver
+import ssl
 import threading
 import urllib.parse
 from typing import Any, BinaryIO, cast
@@ -92,6 +95,10 @@ class PlayedApi:
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         self.typed, self.pressed = bytearray(), list[int]()
         self.consoles: list[Websocket] = []
+        # Where tokens are asked for: who has each that is good.
+        self.tokens: dict[str, str] = {}
+        # As controllers of a version before do not.
+        self.knows_places = True
         self.server = Server(self)
 
     def add(self, facts: Object) -> None:
@@ -112,6 +119,34 @@ class PlayedApi:
 
     def changes(self) -> list[str]:
         return [path for method, path, _, _ in self.asked if method == "PUT"]
+
+    def sent(self, part: str) -> list[dict[str, str]]:
+        """The headers, by their names in small letters, of each request with this part in its path."""
+        found = (sent for _, path, sent, _ in self.asked if part in path)
+        return [{name.lower(): value for name, value in sent.items()} for sent in found]
+
+    def user(self, headers: email.message.Message) -> str | None:
+        """Who asks, by the token."""
+        return self.tokens.get((headers["Authorization"] or "").removeprefix("Bearer "))
+
+    def answered(self, parts: list[str], query: dict[str, str]) -> Object | None:
+        """What `why` asks for that is neither watched nor listed by the page: an object, a list, or nothing."""
+        namespace = parts[parts.index("namespaces") + 1] if "namespaces" in parts else ""
+        match parts:
+            case ["apis", "kubevirt.io", "v1", "namespaces", _, kind, name] if kind in KINDS:
+                return self.collections[kind].objects.get(f"{namespace}/{name}")
+            case ["api", "v1", "namespaces", _, "persistentvolumeclaims", name]:
+                return next(iter(self.kubectl_get(["pvc", name], namespace)), None)
+            case ["apis", "apps", "v1", "namespaces", "garboard", "deployments", _]:
+                return self.kubectl_get(["deployment"], namespace)[0]
+            case ["api", "v1", "namespaces", _, "pods"]:
+                selector = query["labelSelector"]
+                return {"kind": "PodList", "items": self.kubectl_get(["pods", "-l", selector], namespace)}
+            case ["api", "v1", "nodes"]:
+                return {"kind": "NodeList", "items": self.kubectl_get(["nodes"], "")}
+            case ["apis", "kubevirt.io", "v1", "kubevirts"]:
+                return {"kind": "KubeVirtList", "items": self.kubectl_get(["kubevirts.kubevirt.io"], "")}
+        return None
 
     def kubectl_get(self, arguments: list[str], namespace: str) -> list[Object]:
         """What `kubectl get ARGUMENTS` has, of what `why` asks for."""
@@ -153,6 +188,29 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
+class TlsServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """The same by TLS, for who has a token: at a port of loopback."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, api: PlayedApi, certificate: pathlib.Path) -> None:
+        self.api = api
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.tls.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
+        super().__init__(("127.0.0.1", 0), TokenHandler)
+        self.port = int(self.server_address[1])
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        # The thread of the connection has its handshake.
+        return self.tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
+
+    def handle_error(self, *arguments: object) -> None:
+        """A dashboard that ends leaves connections behind."""
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     """One request."""
 
@@ -160,10 +218,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     @property
     def api(self) -> PlayedApi:
-        return cast(Server, self.server).api
+        return cast(Server | TlsServer, self.server).api
 
     def address_string(self) -> str:
-        return "unix"
+        return "dashboard"
 
     def log_message(self, *arguments: object) -> None:
         """Tests look at `asked`."""
@@ -198,7 +256,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
         elif parts[-1] in ("console", "vnc"):
-            self.stream(parts[-1])
+            self.stream(parts[-1], query)
         elif collection := self.api.collections.get(parts[-1]):
             self.collection(collection, parts, query)
         else:
@@ -214,6 +272,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.watch(collection, namespace, int(query["resourceVersion"]))
         else:
             items = collection.listed(namespace)
+            if name := query.get("fieldSelector", "").removeprefix("involvedObject.name="):
+                items = [each for each in items if each["involvedObject"]["name"] == name]
             first, limit = int(query.get("continue", "0")), int(query.get("limit", "0")) or len(items)
             metadata = {"resourceVersion": str(collection.version)}
             if first + limit < len(items):
@@ -254,7 +314,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         finally:
             collection.watchers.remove(events)
 
-    def stream(self, verb: str) -> None:
+    def stream(self, verb: str, query: dict[str, str]) -> None:
         if self.headers.get("Sec-WebSocket-Protocol") != "plain.kubevirt.io":
             self.reply(status(400, "BadRequest", "no protocol that is known"), 400)
             return
@@ -263,14 +323,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if verb == "vnc":
                 self.screen(websocket)
             else:
-                self.console(websocket)
+                self.console(websocket, query.get("position"))
         except Closed:
             pass
 
-    def console(self, websocket: Websocket) -> None:
-        """It echoes, as a terminal of Linux does."""
+    def console(self, websocket: Websocket, position: str | None) -> None:
+        """It echoes, as a terminal of Linux does. A client that names a place has seen the greeting."""
         self.api.consoles.append(websocket)
-        websocket.send(GREETING.encode())
+        resumed = position not in (None, "new") and self.api.knows_places
+        if position and self.api.knows_places:
+            begun = {"position": position if resumed else "5e1f.0", "resumed": resumed, "missed": 0}
+            websocket.send(json.dumps(begun))
+        if not resumed:
+            websocket.send(GREETING.encode())
         while True:
             typed = websocket.receive()
             self.api.typed += typed
@@ -287,3 +352,31 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return taken
 
         played_screen.serve(read, websocket.send, self.api.pressed)
+
+
+class TokenHandler(Handler):
+    """One request by TLS: without a token that is known it is refused, as by an API server."""
+
+    def do_POST(self) -> None:
+        self.answer(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
+
+    def answer(self, body: bytes) -> None:
+        target = urllib.parse.urlsplit(self.path)
+        parts, query = target.path.strip("/").split("/"), dict(urllib.parse.parse_qsl(target.query))
+        user = self.api.user(self.headers)
+        if user is None:
+            self.say(status(401, "Unauthorized", "Unauthorized"))
+        elif parts[-1] == "selfsubjectreviews":
+            self.say({"kind": "SelfSubjectReview", "status": {"userInfo": {"username": user}}}, 201)
+        elif f"{self.command} {target.path}" in self.api.refusals or self.command != "GET":
+            super().answer(body)
+        elif found := self.api.answered(parts, query):
+            self.say(found, 200)
+        else:
+            super().answer(body)
+
+    def say(self, document: Object, code: int | None = None) -> None:
+        """An answer, with a note of what was asked."""
+        self.close_connection = True
+        self.api.asked.append((self.command, self.path, dict(self.headers.items()), b""))
+        self.reply(document, code or document["code"])

@@ -1,5 +1,6 @@
 """The program that is tested: `kubectl-garboard dashboard`, with a kubectl that is given."""
 
+import http.client
 import os
 import pathlib
 import re
@@ -37,6 +38,9 @@ class Served:
             raise Failure(f"it printed no address: {self.address!r} {self.process.communicate()}")
         self.port = int(found[1])
         self.origin = f"http://127.0.0.1:{self.port}"
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port)
 
     def __enter__(self) -> Self:
         return self

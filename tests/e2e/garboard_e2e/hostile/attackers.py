@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import shutil
 import subprocess
 from collections.abc import Sequence
 
@@ -14,6 +15,8 @@ PROGRAM = pathlib.Path(__file__).parent / "pod"
 PYTHON = ["/usr/bin/python3", "-B", "-m", PROGRAM.name]
 # Where a pod has the program, and where attackers and tests meet, on the node.
 MOUNTED, MEETING = "/hostile", "/run/hostile"
+# Where the program lies on the node itself, as the node sees it.
+ON_NODE = "/run/hostile-programs"
 # The programs of this machine.
 PROGRAMS = ("/usr", "/lib", "/lib64")
 PAUSE = "registry.garboard.dev/cluster-pause:1"
@@ -62,6 +65,13 @@ class Attackers:
         data = {file.name: file.read_text() for file in PROGRAM.glob("*.py")}
         metadata = {"name": "hostile", "namespace": NAMESPACE}
         self.kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+    def bring_the_program_to_the_node(self) -> None:
+        """For what tries something there outside of a pod's files."""
+        place = self.kube.root(NODE_1) / ON_NODE.lstrip("/")
+        place.mkdir(mode=0o755, exist_ok=True)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PROGRAM, place / PROGRAM.name, ignore=ignored, dirs_exist_ok=True)
 
     # ---- pods
 

@@ -1,8 +1,10 @@
 """Honest machines beside the attackers."""
 
+import pathlib
 import re
 import subprocess
 
+from .. import names
 from ..cluster.kube import Kube
 from ..cluster.names import NAMESPACE, NODE_1, NODE_2
 from ..guests import PATIENT
@@ -70,6 +72,12 @@ def processes(name: str) -> list[int]:
     return sorted(
         int(entry.name) for entry, arguments in command_lines() if any(mark in argument for argument in arguments)
     )
+
+
+def supervisors(kube: Kube, machine: str) -> list[int]:
+    """Not the same program when it is asked to show a file."""
+    found = kube.processes(machine, names.SUPERVISOR)
+    return [each for each in found if b"--pod" in pathlib.Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")]
 
 
 def qemu_is_executed(name: str) -> bool:

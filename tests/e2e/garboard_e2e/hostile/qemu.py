@@ -49,6 +49,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
     {"ask": "unfreeze"},
     {"ask": "guest", "about": "info"},
     {"ask": "vnc"},
+    {"ask": "usbRedir"},
     {"ask": "screenshot"},
     {"ask": "console", "access": "takeOver"},
     {"ask": "qmp", "access": "dangerous"},

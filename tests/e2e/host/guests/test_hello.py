@@ -5,11 +5,13 @@ import contextlib
 import os
 import pathlib
 import re
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 
 from garboard_e2e.outcome import Failure, Skipped
 from garboard_e2e.plain_qemu import PlainQemu, disk, kernel, user_network
+from garboard_e2e.usbredir import Device, Socket, plugged
 
 Note = Callable[[str], None]
 
@@ -166,3 +168,19 @@ def test_hello_pc_drives_the_devices_of_a_pc(hello_pc_files: pathlib.Path, note:
         seen = guest.run("hardware; cat /proc/bus/input/devices; ls /dev/watchdog")
         for part in ("disk sda", "driver=e1000e", "USB Tablet", "/dev/watchdog"):
             assert part in seen, f"{part} is missing in {seen}"
+
+
+def test_hello_pc_sees_a_usb_device_that_is_played(hello_pc_files: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "usbredir"
+    redirection = ["-chardev", f"socket,id=usb,path={path},server=on,wait=off", "-device", "qemu-xhci"]
+    redirection += ["-device", "usb-redir,chardev=usb"]
+    device = Device(0x1209, 0x0001, "played by garboard")
+    with PlainQemu([*kernel(hello_pc_files, "garboard.test="), *redirection]) as guest:
+        guest.expect("hello:/# ")
+        connected = socket.socket(socket.AF_UNIX)
+        connected.connect(str(path))
+        with plugged(device, Socket(connected)):
+            guest.run(f"until grep -qs '{device.name}' {device.seen_in}; do usleep 20000; done")
+            ids = guest.run("cd /sys/bus/usb/devices; cat $(dirname $(grep -ls played */product))/id[VP]*; cd /")
+            assert "0001" in ids and "1209" in ids, ids
+        guest.run(f"while grep -qs '{device.name}' {device.seen_in}; do usleep 20000; done")

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use super::guard::{TOKEN_PROTOCOL, protocols};
 use super::http::{self, Request, common_headers, phrase};
+use super::presence;
 use super::refusal::Refusal;
-use super::{presence, socket_frames};
+use crate::dashboard::page::{WATCH_PROTOCOL, socket_frames};
 
 /// Of an answer that refuses a stream, this much is read.
 const LONGEST_STATUS: u64 = 64 * 1024;
@@ -23,8 +24,6 @@ const ANSWERING: Duration = Duration::from_secs(90);
 const LEAVING: Duration = Duration::from_secs(5);
 /// Headers that describe a body.
 const OF_BODY: [&str; 3] = ["content-type", "content-length", "transfer-encoding"];
-/// The protocol that a watch offers beside its token, for an answer: API servers name none, and browsers want one.
-const WATCH_PROTOCOL: &str = "garboard.watch";
 
 /// The head of an answer of the proxy.
 #[derive(Debug, Default)]

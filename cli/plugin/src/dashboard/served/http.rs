@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 
 use super::refusal::Refusal;
+use crate::dashboard::page::headers;
 
 /// A head is not longer.
 pub(super) const LONGEST_HEAD: usize = 16 * 1024;
@@ -129,21 +130,11 @@ pub(super) struct Answer<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// The headers that every answer has. The page's own scripts run, no others; nobody frames it; nothing is kept.
-///
-/// `style-src` has to let inline styles through: xterm.js and noVNC set them. No text of a guest is ever HTML in the page.
+/// The headers that every answer has.
 pub(super) fn common_headers(port: u16) -> String {
-    format!(
-        "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; \
-         connect-src 'self' ws://127.0.0.1:{port}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
-         X-Content-Type-Options: nosniff\r\n\
-         X-Frame-Options: DENY\r\n\
-         Referrer-Policy: no-referrer\r\n\
-         Cross-Origin-Resource-Policy: same-origin\r\n\
-         Cross-Origin-Opener-Policy: same-origin\r\n\
-         Cache-Control: no-store\r\n\
-         Connection: close\r\n"
-    )
+    let common = headers::common(&format!("ws://127.0.0.1:{port}"));
+    let lines: String = common.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    format!("{lines}Connection: close\r\n")
 }
 
 /// Writes an answer.

@@ -1,6 +1,5 @@
 //! The server of the page, for one user, until Ctrl-C.
 
-mod assets;
 mod caller;
 mod forward;
 mod guard;
@@ -11,10 +10,8 @@ mod open;
 mod places;
 mod presence;
 mod refusal;
-mod routes;
 mod server;
 mod session;
-mod socket_frames;
 mod verdict;
 
 use std::io::{BufRead, IsTerminal};
@@ -24,6 +21,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::page::routes;
 use crate::args::DashboardArgs;
 use crate::exit::{FAILED, OK, exit_error};
 use crate::failure::bounded;

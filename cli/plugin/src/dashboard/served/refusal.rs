@@ -3,6 +3,8 @@
 
 use serde_json::json;
 
+use crate::dashboard::page::routes::UnknownPath;
+
 /// Why a request is not served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
@@ -45,6 +47,12 @@ pub(super) enum Refusal {
     /// kubectl could not be asked about a machine.
     #[error("{0}")]
     Kubectl(String),
+}
+
+impl From<UnknownPath> for Refusal {
+    fn from(unknown: UnknownPath) -> Self {
+        Self::Path(unknown.0)
+    }
 }
 
 impl Refusal {

@@ -9,12 +9,13 @@ use garboard_api::metadata::node_annotation::{HEARTBEAT, SILENT_SECONDS};
 use garboard_api::metadata::node_label::SCHEDULABLE;
 use garboard_api::{Phase, PrintableStatus};
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
 
-use super::NAMESPACE;
 use super::gather::Installation;
 use super::manifest::VERSION;
+use super::{CONTROLLER, NAMESPACE};
 use crate::why::{age, ready_of};
 
 /// An agent whose last heartbeat is as old as this has ended, as the controller sees it.
@@ -82,7 +83,9 @@ pub(super) fn judge(found: &Installation, now: Timestamp) -> Report {
         let parts = vec![part("installation", "not there".to_owned(), vec![trouble])];
         return Report { well: false, installed, version: VERSION, parts };
     }
-    let parts = vec![definitions(found), controllers(found), agents(found), nodes(found, now), machines(found)];
+    let mut parts = vec![definitions(found), controllers(found), agents(found)];
+    parts.extend(dashboard(found));
+    parts.extend([nodes(found, now), machines(found)]);
     let well = parts.iter().all(|part| part.well);
     Report { well, installed, version: VERSION, parts }
 }
@@ -124,6 +127,31 @@ fn controllers(found: &Installation) -> Part {
             vec![trouble("the controller is not there", "kubectl garboard cluster install")],
         );
     };
+    let idle = "it is scaled to nothing: no machine is started, stopped or changed";
+    let Deployed { mut summary, troubles } = deployed(found, deployment, &found.controllers, idle, 2);
+    if found.emulation.allowed {
+        summary.push_str(", with emulation");
+    }
+    part("controller", summary, troubles)
+}
+
+/// Nothing where none was chosen.
+fn dashboard(found: &Installation) -> Option<Part> {
+    let deployment = found.dashboard.as_ref()?;
+    let idle = "it is scaled to nothing: users without kubectl have no page";
+    let Deployed { summary, troubles } = deployed(found, deployment, &found.dashboards, idle, 1);
+    Some(part("dashboard", summary, troubles))
+}
+
+/// How a deployment is.
+struct Deployed {
+    summary: String,
+    troubles: Vec<Trouble>,
+}
+
+/// `idle`: what it means that there are no replicas; `usual`: how many there should be.
+fn deployed(found: &Installation, deployment: &Deployment, pods: &[Pod], idle: &str, usual: u32) -> Deployed {
+    let name = deployment.metadata.name.as_deref().unwrap_or(CONTROLLER);
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let status = deployment.status.as_ref();
     let ready = status.and_then(|status| status.ready_replicas).unwrap_or(0);
@@ -131,29 +159,20 @@ fn controllers(found: &Installation) -> Part {
     let seen = status.and_then(|status| status.observed_generation) >= deployment.metadata.generation;
     let mut troubles = Vec::new();
     if wanted == 0 {
-        troubles.push(trouble(
-            "it is scaled to nothing: no machine is started, stopped or changed",
-            own(found, "scale deployment/garboard-controller --replicas=2"),
-        ));
+        troubles.push(trouble(idle, own(found, &format!("scale deployment/{name} --replicas={usual}"))));
     }
-    troubles.extend(found.controllers.iter().filter_map(pod_trouble));
+    troubles.extend(pods.iter().filter_map(pod_trouble));
     if troubles.is_empty() && (ready < wanted || updated < wanted || !seen) {
         troubles.push(trouble(
             format!("{ready} of {wanted} are ready, {updated} of this version"),
-            own(found, "rollout status deployment/garboard-controller"),
+            own(found, &format!("rollout status deployment/{name}")),
         ));
     }
     let image = deployment
         .spec
         .as_ref()
         .and_then(|spec| image_of(spec.template.spec.as_ref()?.containers.first()?.image.as_deref()));
-    let summary = format!(
-        "{ready} of {wanted} ready{}{}{}",
-        places(&found.controllers),
-        of(image.as_deref()),
-        if found.emulation.allowed { ", with emulation" } else { "" }
-    );
-    part("controller", summary, troubles)
+    Deployed { summary: format!("{ready} of {wanted} ready{}{}", places(pods), of(image.as_deref())), troubles }
 }
 
 fn agents(found: &Installation) -> Part {

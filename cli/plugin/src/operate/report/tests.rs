@@ -120,6 +120,25 @@ fn a_cluster_without_garboard_is_reported_as_such() {
 }
 
 #[test]
+fn the_dashboard_is_a_part_where_it_was_chosen() {
+    let deployment = |replicas: i32, ready: i32| -> Option<Deployment> {
+        Some(typed(json!({
+            "metadata": {"name": "garboard-dashboard", "generation": 1},
+            "spec": {"replicas": replicas, "selector": {}, "template": {"spec": {"containers": [{"name": "c"}]}}},
+            "status": {"readyReplicas": ready, "updatedReplicas": ready, "observedGeneration": 1},
+        })))
+    };
+    let part = |found: &Installation| judge(found, now()).parts.into_iter().find(|part| part.name == "dashboard");
+    assert_eq!(part(&well()), None);
+    let serving = part(&Installation { dashboard: deployment(1, 1), ..well() }).unwrap();
+    assert!(serving.well && serving.summary == "1 of 1 ready", "{serving:?}");
+    let starting = judge(&Installation { dashboard: deployment(1, 0), ..well() }, now());
+    assert!(!starting.is_up() && starting.progress().contains("dashboard: 0 of 1 ready"), "{starting:?}");
+    let idle = part(&Installation { dashboard: deployment(0, 0), ..well() }).unwrap();
+    assert_eq!(idle.troubles[0].remedy, "kubectl -n garboard scale deployment/garboard-dashboard --replicas=1");
+}
+
+#[test]
 fn each_trouble_has_its_sentence_and_its_remedy() {
     let mut scaled = well();
     scaled.controller.as_mut().unwrap().spec.as_mut().unwrap().replicas = Some(0);

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use garboard_api::VirtualMachine;
-use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::v1::Volume;
 use garboard_api::v1::cdi::DataVolumeSpec;
 use jiff::Timestamp;
@@ -14,21 +13,21 @@ use serde_json::Value;
 use super::facts::{Facts, Parts, when};
 use crate::failure::Failure;
 use crate::find;
-use crate::kubectl::{Kubectl, typed};
-use crate::operate::{AGENT_SELECTOR, CONTROLLER};
+use crate::kubectl::typed;
+use crate::look::{Look, Question};
 
 /// Events that are looked at; a crash loop makes many.
 const MOST_EVENTS: usize = 50;
 
 /// Looks. What the user may not see is noted, and is no failure.
-pub(super) fn gather(kubectl: &Kubectl, name: &str, now: Timestamp) -> Result<Facts, Failure> {
+pub(super) fn gather(cluster: &impl Look, name: &str, now: Timestamp) -> Result<Facts, Failure> {
     let mut facts = Facts { now, name: name.to_owned(), ..Facts::default() };
     std::thread::scope(|scope| {
-        let machine = scope.spawn(|| find::machine(kubectl, name));
-        let nodes = scope.spawn(|| list(kubectl, &["nodes"]));
-        let controller = scope.spawn(|| list(&kubectl.within_garboard(), &["deployment", CONTROLLER]));
-        let agents = scope.spawn(|| list(&kubectl.within_garboard(), &["pods", "-l", AGENT_SELECTOR]));
-        let kubevirts = scope.spawn(|| kubectl.get(&["kubevirts.kubevirt.io", "-A"]));
+        let machine = scope.spawn(|| find::machine(cluster, name));
+        let nodes = scope.spawn(|| list(cluster, Question::Nodes));
+        let controller = scope.spawn(|| list(cluster, Question::Controller));
+        let agents = scope.spawn(|| list(cluster, Question::Agents));
+        let kubevirts = scope.spawn(|| cluster.look(Question::KubeVirts));
         let lost = || Failure::Other("the query failed".to_owned());
         let machine = machine.join().unwrap_or_else(|_| Err(lost()))?;
         (facts.vm, facts.vmi, facts.pods) = (machine.vm, machine.vmi, machine.pods);
@@ -42,12 +41,11 @@ pub(super) fn gather(kubectl: &Kubectl, name: &str, now: Timestamp) -> Result<Fa
         facts.kubevirts = kubevirts.join().unwrap_or_else(|_| Err(lost())).unwrap_or_default();
         Ok(())
     })?;
-    facts.namespace = namespace(kubectl, &facts);
-    claims_and_events(kubectl, &mut facts);
-    data_volumes(kubectl, &mut facts);
+    facts.namespace = namespace(cluster, &facts);
+    claims_and_events(cluster, &mut facts);
+    data_volumes(cluster, &mut facts);
     if facts.vm.is_none() && facts.vmi.is_none() {
-        let kinds = "virtualmachines.kubevirt.io,virtualmachineinstances.kubevirt.io";
-        let others = kubectl.get(&[kinds]).unwrap_or_default();
+        let others = cluster.look(Question::Machines).unwrap_or_default();
         let names = others.iter().filter_map(|each| each["metadata"]["name"].as_str());
         facts.near = find::nearest(name, names);
     }
@@ -55,8 +53,8 @@ pub(super) fn gather(kubectl: &Kubectl, name: &str, now: Timestamp) -> Result<Fa
     Ok(facts)
 }
 
-fn list<T: DeserializeOwned>(kubectl: &Kubectl, what: &[&str]) -> Result<Vec<T>, Failure> {
-    kubectl.get(what).map(typed)
+fn list<T: DeserializeOwned>(cluster: &impl Look, question: Question<'_>) -> Result<Vec<T>, Failure> {
+    cluster.look(question).map(typed)
 }
 
 fn noted<T>(outcome: Result<T, Failure>, what: &str, unseen: &mut Vec<String>) -> Option<T> {
@@ -73,35 +71,24 @@ fn noted<T>(outcome: Result<T, Failure>, what: &str, unseen: &mut Vec<String>) -
     }
 }
 
-fn namespace(kubectl: &Kubectl, facts: &Facts) -> String {
+fn namespace(cluster: &impl Look, facts: &Facts) -> String {
     let of_vm = facts.vm.as_ref().and_then(|vm| vm.metadata.namespace.clone());
     let of_vmi = facts.vmi.as_ref().and_then(|vmi| vmi.metadata.namespace.clone());
-    let of_context = || {
-        let asked = kubectl.run(&["config", "view", "--minify", "-o", "jsonpath={..namespace}"]).ok()?;
-        Some(String::from_utf8_lossy(&asked).trim().to_owned()).filter(|namespace| !namespace.is_empty())
-    };
-    let chosen = || kubectl.namespace().map(str::to_owned);
-    of_vm.or(of_vmi).or_else(chosen).or_else(of_context).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
+    of_vm.or(of_vmi).unwrap_or_else(|| cluster.looked_at())
 }
 
-fn claims_and_events(kubectl: &Kubectl, facts: &mut Facts) {
+fn claims_and_events(cluster: &impl Look, facts: &mut Facts) {
     let claims = claims_of(facts);
     let mut names: BTreeSet<&str> = BTreeSet::from([facts.name.as_str()]);
     names.extend(facts.pods.iter().filter_map(|pod| pod.metadata.name.as_deref()));
     names.extend(claims.iter().map(String::as_str));
     let (found, events) = std::thread::scope(|scope| {
-        let found = scope.spawn(|| {
-            let named: Vec<&str> = ["pvc"].into_iter().chain(claims.iter().map(String::as_str)).collect();
-            if claims.is_empty() { Ok(Vec::new()) } else { list(kubectl, &named) }
-        });
+        let found =
+            scope.spawn(|| if claims.is_empty() { Ok(Vec::new()) } else { list(cluster, Question::Claims(&claims)) });
         // One field selector cannot name several objects, and a namespace may have many events.
         let asked: Vec<_> = names
             .iter()
-            .map(|name| {
-                scope.spawn(move || {
-                    list::<Event>(kubectl, &["events", &format!("--field-selector=involvedObject.name={name}")])
-                })
-            })
+            .map(|name| scope.spawn(move || -> Result<Vec<Event>, Failure> { list(cluster, Question::EventsOf(name)) }))
             .collect();
         let lost = || Failure::Other("the query failed".to_owned());
         let events: Result<Vec<Vec<Event>>, Failure> =
@@ -118,12 +105,10 @@ fn claims_and_events(kubectl: &Kubectl, facts: &mut Facts) {
 
 /// The DataVolumes it names. Which they are is written where its claims are: each fills the claim of its name. A cluster need
 /// not have the kind.
-fn data_volumes(kubectl: &Kubectl, facts: &mut Facts) {
+fn data_volumes(cluster: &impl Look, facts: &mut Facts) {
     let claims = claims_of(facts);
     if !claims.is_empty() {
-        let named: Vec<&str> =
-            ["datavolumes.cdi.kubevirt.io"].into_iter().chain(claims.iter().map(String::as_str)).collect();
-        facts.data_volumes = kubectl.get(&named).unwrap_or_default();
+        facts.data_volumes = cluster.look(Question::DataVolumes(&claims)).unwrap_or_default();
     }
 }
 

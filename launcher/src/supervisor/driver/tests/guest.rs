@@ -2,7 +2,7 @@
 
 use garboard_plan::LaunchPlan;
 use garboard_protocol::control::GuestStatus;
-use garboard_protocol::journal::{Deadline, Freeze as JournalFreeze, SoftReboot as JournalSoftReboot, SoftRebootStep};
+use garboard_protocol::journal::{Deadline, JournaledFreeze, JournaledSoftReboot, SoftRebootStep};
 use garboard_protocol::paths::{self, Layout};
 use garboard_qmp::testing::{AgentBehaviour, FakeAgent, FakeMonitor, GuestPower};
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ impl Qemu {
 }
 
 impl Supervisor {
-    async fn asked(&self, request: Request) -> (Verdict, oneshot::Receiver<Result<(), String>>) {
+    async fn asked(&self, request: ChangeRequest) -> (Verdict, oneshot::Receiver<Result<(), String>>) {
         let ((reply, verdict), (done, outcome)) = (oneshot::channel(), oneshot::channel());
         let offer = Offer { request, client: Client::Once { reply, done: Some(done) }, cause: Cause::supervisor() };
         self.requests.send(offer).await.ok().unwrap();
@@ -140,7 +140,7 @@ async fn a_soft_reboot_by_the_power_button_ends_with_a_guest_that_runs() {
     let qemu = Qemu::start(GuestPower::Obeys);
     let supervisor = qemu.attach();
     supervisor.has_attached().await;
-    assert_eq!(supervisor.asked(Request::SoftReboot).await.0, Verdict::Queued);
+    assert_eq!(supervisor.asked(ChangeRequest::SoftReboot).await.0, Verdict::Queued);
     supervisor.until(|status| status.resets == 1 && !status.soft_rebooting && status.paused.is_none()).await;
     qemu.fake.until_received("cont", 1).await;
     let expected = [
@@ -160,7 +160,7 @@ async fn another_supervisor_finishes_a_soft_reboot() {
     let qemu = Qemu::start(GuestPower::Ignores);
     let first = qemu.attach();
     first.has_attached().await;
-    assert_eq!(first.asked(Request::SoftReboot).await.0, Verdict::Queued);
+    assert_eq!(first.asked(ChangeRequest::SoftReboot).await.0, Verdict::Queued);
     qemu.fake.until_received("system_powerdown", 1).await;
     let written = qemu.journal().soft_reboot.unwrap();
     assert_eq!(written.step, SoftRebootStep::PowerButton, "it is in the journal before the button is pressed");
@@ -176,7 +176,7 @@ async fn another_supervisor_finishes_a_soft_reboot() {
 
 #[tokio::test]
 async fn a_guest_that_shut_down_by_itself_ends_its_run_under_another_supervisor() {
-    let late = JournalSoftReboot {
+    let late = JournaledSoftReboot {
         step: SoftRebootStep::PowerButton,
         deadline: Deadline { boot_id: boot_id(), at_ms: boot_ms() - 1 },
     };
@@ -197,10 +197,10 @@ async fn a_guest_that_cannot_be_asked_is_not_rebooted() {
     supervisor.has_attached().await;
     let planned = planned(lifecycle(StartState::Running, false));
     supervisor.happened.send(planned).await.ok().unwrap();
-    assert_eq!(supervisor.asked(Request::SoftReboot).await.0, Verdict::Denied(Denial::CannotBeAsked));
+    assert_eq!(supervisor.asked(ChangeRequest::SoftReboot).await.0, Verdict::Denied(Denial::CannotBeAsked));
     let agent = supervisor.has_agent().await;
     agent.on("guest-shutdown", AgentBehaviour::Silence);
-    assert_eq!(supervisor.asked(Request::SoftReboot).await.0, Verdict::Queued);
+    assert_eq!(supervisor.asked(ChangeRequest::SoftReboot).await.0, Verdict::Queued);
     supervisor.until(|status| status.soft_rebooting).await;
 }
 
@@ -209,23 +209,23 @@ async fn a_freeze_is_answered_when_it_is_done_and_thawed_by_another_supervisor_i
     let qemu = Qemu::start(GuestPower::Ignores);
     let first = qemu.attach();
     first.has_attached().await;
-    let (verdict, outcome) = first.asked(Request::Freeze { thaw_after_seconds: Some(300) }).await;
+    let (verdict, outcome) = first.asked(ChangeRequest::Freeze { thaw_after_seconds: Some(300) }).await;
     assert_eq!(verdict, Verdict::Queued);
     assert_eq!(outcome.await.unwrap(), Err("the QEMU guest agent is not connected".to_owned()));
     let agent = first.has_agent().await;
     agent.on("guest-fsfreeze-status", AgentBehaviour::Reply(json!("thawed")));
     agent.on("guest-fsfreeze-freeze", AgentBehaviour::Reply(json!(1)));
-    let (_, outcome) = first.asked(Request::Freeze { thaw_after_seconds: Some(300) }).await;
+    let (_, outcome) = first.asked(ChangeRequest::Freeze { thaw_after_seconds: Some(300) }).await;
     assert_eq!(timeout(PATIENCE, outcome).await.unwrap().unwrap(), Ok(()));
     first.until(|status| status.frozen).await;
-    let JournalFreeze { thaw_at } = qemu.journal().freeze.unwrap();
+    let JournaledFreeze { thaw_at } = qemu.journal().freeze.unwrap();
     let left_ms = thaw_at.unwrap().at_ms - boot_ms();
     assert!((200_000..=300_000).contains(&left_ms), "{left_ms}");
     // Another supervisor, after the time is over.
     drop(first);
     qemu.fake.hang_up();
     let over = Deadline { boot_id: boot_id(), at_ms: boot_ms() };
-    assert!(qemu.write(&Journal { freeze: Some(JournalFreeze { thaw_at: Some(over) }), ..qemu.journal() }));
+    assert!(qemu.write(&Journal { freeze: Some(JournaledFreeze { thaw_at: Some(over) }), ..qemu.journal() }));
     let second = qemu.attach();
     assert!(second.status.borrow().frozen, "before anything was asked");
     let agent = second.has_agent().await;
@@ -233,14 +233,14 @@ async fn a_freeze_is_answered_when_it_is_done_and_thawed_by_another_supervisor_i
     agent.on("guest-fsfreeze-thaw", AgentBehaviour::Reply(json!(1)));
     second.until(|status| !status.frozen).await;
     assert_eq!(qemu.journal().freeze, None);
-    let (_, outcome) = second.asked(Request::Unfreeze).await;
+    let (_, outcome) = second.asked(ChangeRequest::Unfreeze).await;
     assert_eq!(timeout(PATIENCE, outcome).await.unwrap().unwrap(), Ok(()));
 }
 
 #[tokio::test]
 async fn a_report_that_contradicts_a_freeze_counts_when_it_is_repeated() {
     let qemu = Qemu::start(GuestPower::Obeys);
-    let frozen = Some(JournalFreeze { thaw_at: None });
+    let frozen = Some(JournaledFreeze { thaw_at: None });
     assert!(qemu.write(&Journal { launched: true, started: true, freeze: frozen, ..Journal::default() }));
     let supervisor = qemu.attach();
     supervisor.has_attached().await;

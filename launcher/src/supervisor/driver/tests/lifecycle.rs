@@ -90,7 +90,7 @@ impl Driven {
 
     async fn stop(&self) {
         let (reply, verdict) = oneshot::channel();
-        let request = Request::Stop(StopMode::Graceful { within_seconds: None });
+        let request = ChangeRequest::Stop(StopMode::Graceful { within_seconds: None });
         self.requests
             .send(Offer { request, client: Client::Once { reply, done: None }, cause: Cause::supervisor() })
             .await

@@ -16,19 +16,19 @@ use crate::vm::numbers::{ANOTHER_REQUEST, INTERRUPTED};
 
 impl Supervisor {
     /// Asks with a number, and gives where the answer comes.
-    async fn sent(&self, id: &str, ask: &'static str, request: Request) -> oneshot::Receiver<ControlReply> {
+    async fn sent(&self, id: &str, ask: &'static str, request: ChangeRequest) -> oneshot::Receiver<ControlReply> {
         let (reply, answer) = oneshot::channel();
         let client = Client::Numbered { id: id.to_owned(), ask, reply };
         self.requests.send(Offer { request, client, cause: Cause::supervisor() }).await.ok().unwrap();
         answer
     }
 
-    async fn numbered(&self, id: &str, ask: &'static str, request: Request) -> ControlReply {
+    async fn numbered(&self, id: &str, ask: &'static str, request: ChangeRequest) -> ControlReply {
         timeout(PATIENCE, self.sent(id, ask, request).await).await.unwrap().unwrap()
     }
 
     async fn reset(&self, id: &str) -> ControlReply {
-        self.numbered(id, "reset", Request::Reset).await
+        self.numbered(id, "reset", ChangeRequest::Reset).await
     }
 }
 
@@ -62,7 +62,7 @@ async fn a_reset_that_comes_again_is_done_once_by_any_supervisor_of_the_run() {
     }
     qemu.fake.until_received("system_reset", 1).await;
     qemu.until_written(RequestOutcome::Queued).await;
-    assert_eq!(first.numbered("a", "pause", Request::Pause).await, denied(ANOTHER_REQUEST));
+    assert_eq!(first.numbered("a", "pause", ChangeRequest::Pause).await, denied(ANOTHER_REQUEST));
     drop(first);
     qemu.fake.hang_up();
     let second = qemu.attach();
@@ -108,14 +108,14 @@ async fn a_reset_for_which_there_is_no_room_is_refused_and_stays_refused() {
     for _ in 0..2 {
         assert_eq!(supervisor.reset("one more").await, refused);
     }
-    assert_eq!(supervisor.numbered("p", "pause", Request::Pause).await, refused);
+    assert_eq!(supervisor.numbered("p", "pause", ChangeRequest::Pause).await, refused);
     assert_eq!(supervisor.status.borrow().paused, None, "what is refused is not assumed to be done");
     assert_eq!(supervisor.reset("0").await, ControlReply::Queued, "it is under way");
     let written = qemu.journal().requests;
     let outcome = |id: &str| written.iter().find(|request| request.id == id).map(|request| request.outcome);
     assert_eq!(outcome("one more"), Some(RequestOutcome::Denied));
     assert_eq!(outcome("0"), Some(RequestOutcome::Accepted));
-    let force = Request::Stop(garboard_protocol::control::StopMode::Force);
+    let force = ChangeRequest::Stop(garboard_protocol::control::StopMode::Force);
     assert_eq!(supervisor.numbered("s", "stop", force).await, ControlReply::Queued, "a stop is always taken");
 }
 
@@ -124,17 +124,17 @@ async fn what_comes_again_after_the_end_of_the_run_has_its_answer() {
     let qemu = Qemu::start(GuestPower::Obeys);
     let supervisor = qemu.attach();
     supervisor.has_attached().await;
-    assert_eq!(supervisor.numbered("p", "pause", Request::Pause).await, ControlReply::Queued);
-    assert_eq!(supervisor.numbered("q", "pause", Request::Pause).await, ControlReply::AlreadySo);
+    assert_eq!(supervisor.numbered("p", "pause", ChangeRequest::Pause).await, ControlReply::Queued);
+    assert_eq!(supervisor.numbered("q", "pause", ChangeRequest::Pause).await, ControlReply::AlreadySo);
     supervisor.is_over().await;
-    assert_eq!(supervisor.numbered("p", "pause", Request::Pause).await, ControlReply::Queued);
-    assert_eq!(supervisor.numbered("q", "pause", Request::Pause).await, ControlReply::AlreadySo);
-    let force = Request::Stop(garboard_protocol::control::StopMode::Force);
+    assert_eq!(supervisor.numbered("p", "pause", ChangeRequest::Pause).await, ControlReply::Queued);
+    assert_eq!(supervisor.numbered("q", "pause", ChangeRequest::Pause).await, ControlReply::AlreadySo);
+    let force = ChangeRequest::Stop(garboard_protocol::control::StopMode::Force);
     assert_eq!(supervisor.numbered("s", "stop", force).await, ControlReply::AlreadySo, "it is stopped");
     for _ in 0..2 {
         assert_eq!(supervisor.reset("r").await, denied(Denial::Ended.message()));
     }
-    assert_eq!(supervisor.numbered("p", "reset", Request::Reset).await, denied(ANOTHER_REQUEST));
+    assert_eq!(supervisor.numbered("p", "reset", ChangeRequest::Reset).await, denied(ANOTHER_REQUEST));
     assert_eq!(qemu.count("system_reset"), 0);
 }
 
@@ -143,13 +143,13 @@ async fn a_pause_that_comes_again_late_does_not_undo_what_was_asked_since() {
     let qemu = Qemu::start(GuestPower::Obeys);
     let supervisor = qemu.attach();
     supervisor.has_attached().await;
-    assert_eq!(supervisor.numbered("p", "pause", Request::Pause).await, ControlReply::Queued);
+    assert_eq!(supervisor.numbered("p", "pause", ChangeRequest::Pause).await, ControlReply::Queued);
     supervisor.until(|status| status.paused.is_some()).await;
-    assert_eq!(supervisor.numbered("q", "pause", Request::Pause).await, ControlReply::AlreadySo);
-    assert_eq!(supervisor.numbered("u", "unpause", Request::Unpause).await, ControlReply::Queued);
+    assert_eq!(supervisor.numbered("q", "pause", ChangeRequest::Pause).await, ControlReply::AlreadySo);
+    assert_eq!(supervisor.numbered("u", "unpause", ChangeRequest::Unpause).await, ControlReply::Queued);
     supervisor.until(|status| status.paused.is_none()).await;
-    assert_eq!(supervisor.numbered("p", "pause", Request::Pause).await, ControlReply::Queued);
-    assert_eq!(supervisor.numbered("q", "pause", Request::Pause).await, ControlReply::AlreadySo);
+    assert_eq!(supervisor.numbered("p", "pause", ChangeRequest::Pause).await, ControlReply::Queued);
+    assert_eq!(supervisor.numbered("q", "pause", ChangeRequest::Pause).await, ControlReply::AlreadySo);
     assert_eq!((qemu.count("stop"), qemu.count("cont")), (1, 1));
     assert_eq!(supervisor.status.borrow().paused, None);
 }
@@ -159,7 +159,7 @@ async fn a_freeze_that_comes_again_waits_for_the_first_and_has_its_outcome() {
     let qemu = Qemu::start(GuestPower::Obeys);
     let supervisor = qemu.attach();
     supervisor.has_attached().await;
-    let freeze = Request::Freeze { thaw_after_seconds: None };
+    let freeze = ChangeRequest::Freeze { thaw_after_seconds: None };
     let refused = supervisor.numbered("no agent", "freeze", freeze).await;
     assert_eq!(refused, denied("the QEMU guest agent is not connected"));
     let agent = supervisor.has_agent().await;
@@ -174,7 +174,7 @@ async fn a_freeze_that_comes_again_waits_for_the_first_and_has_its_outcome() {
     assert_eq!(supervisor.numbered("f", "freeze", freeze).await, ControlReply::Done);
     let asked = agent.received().iter().filter(|each| *each == "guest-fsfreeze-freeze").count();
     assert_eq!(asked, 1);
-    assert_eq!(supervisor.numbered("s", "softReboot", Request::SoftReboot).await, ControlReply::Queued);
+    assert_eq!(supervisor.numbered("s", "softReboot", ChangeRequest::SoftReboot).await, ControlReply::Queued);
     let outcomes: Vec<_> = qemu.journal().requests.iter().map(|request| request.outcome).collect();
     assert_eq!(outcomes, [RequestOutcome::Denied, RequestOutcome::Done, RequestOutcome::Queued]);
 }

@@ -1,8 +1,9 @@
+use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::{PauseReason, StopMode};
 use proptest::prelude::*;
 
 use super::*;
-use crate::vm::{Event, Memory, OnReady, Request, RunState, step};
+use crate::vm::{Event, Memory, OnReady, RunState, step};
 
 const NOW: i64 = 1_000_000;
 
@@ -17,7 +18,7 @@ fn machine() -> Life {
 }
 
 fn freeze(machine: &mut Life, thaw_after_seconds: Option<u64>, now: i64) {
-    let request = Event::Requested(Request::Freeze { thaw_after_seconds });
+    let request = Event::Requested(ChangeRequest::Freeze { thaw_after_seconds });
     assert_eq!(step(machine, request, at(now)), [Effect::Freeze]);
 }
 
@@ -52,7 +53,7 @@ fn a_second_freeze_moves_the_deadline_and_none_means_never() {
     // What was frozen stays so where the second one fails.
     let _ = step(&mut machine, Event::DidNotFreeze { may_have_frozen: false }, at(NOW + 3000));
     assert!(machine.memory.frozen && machine.memory.freeze.is_some());
-    let unfreeze = Event::Requested(Request::Unfreeze);
+    let unfreeze = Event::Requested(ChangeRequest::Unfreeze);
     assert_eq!(step(&mut machine, unfreeze, at(NOW + 4000)), [Effect::Thaw]);
 }
 
@@ -81,7 +82,7 @@ fn a_freeze_that_may_have_happened_is_taken_back() {
 
 #[test]
 fn a_guest_that_is_to_shut_down_is_thawed_first() {
-    for request in [Request::SoftReboot, Request::Stop(StopMode::Graceful { within_seconds: None })] {
+    for request in [ChangeRequest::SoftReboot, ChangeRequest::Stop(StopMode::Graceful { within_seconds: None })] {
         let mut machine = frozen();
         let effects = step(&mut machine, Event::Requested(request), at(NOW + 10));
         assert_eq!(effects.first(), Some(&Effect::Thaw), "{request:?}: {effects:?}");
@@ -89,7 +90,8 @@ fn a_guest_that_is_to_shut_down_is_thawed_first() {
     }
     let mut machine = machine();
     freeze(&mut machine, None, NOW);
-    let _ = step(&mut machine, Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: None })), at(NOW));
+    let _ =
+        step(&mut machine, Event::Requested(ChangeRequest::Stop(StopMode::Graceful { within_seconds: None })), at(NOW));
     assert_eq!(step(&mut machine, Event::Froze, at(NOW + 5)), [Effect::Thaw], "it froze after the stop");
 }
 
@@ -112,10 +114,10 @@ fn what_the_agent_reports_is_shown_and_moves_no_deadline() {
 #[test]
 fn a_guest_that_is_paused_is_not_asked_until_it_runs() {
     let mut machine = frozen();
-    let _ = step(&mut machine, Event::Requested(Request::Pause), at(NOW + 10));
+    let _ = step(&mut machine, Event::Requested(ChangeRequest::Pause), at(NOW + 10));
     assert_eq!(step(&mut machine, Event::TimePassed, at(NOW + 300_000)), []);
     assert_eq!(machine.state, State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedByUser) });
-    let _ = step(&mut machine, Event::Requested(Request::Unpause), at(NOW + 301_000));
+    let _ = step(&mut machine, Event::Requested(ChangeRequest::Unpause), at(NOW + 301_000));
     assert_eq!(step(&mut machine, Event::TimePassed, at(NOW + 310_000)), [Effect::Thaw]);
 }
 
@@ -143,7 +145,7 @@ proptest! {
                 1 => Event::DidNotFreeze { may_have_frozen: true },
                 2 => Event::DidNotThaw,
                 3 => Event::FreezeReported { frozen: true },
-                4 => Event::Requested(Request::Freeze { thaw_after_seconds: Some(60) }),
+                4 => Event::Requested(ChangeRequest::Freeze { thaw_after_seconds: Some(60) }),
                 _ => Event::TimePassed,
             };
             let _ = step(&mut machine, event, at(now));

@@ -1,9 +1,10 @@
+use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::{PauseReason, StopMode};
 use garboard_protocol::exit::{ExitCause, ExitReport, ProcessEnd};
 use proptest::prelude::*;
 
 use super::*;
-use crate::vm::{Event, Memory, OnReady, Request, step};
+use crate::vm::{Event, Memory, OnReady, step};
 
 const NOW: i64 = 1_000_000;
 const GRACE_MS: i64 = 45_000;
@@ -23,7 +24,7 @@ fn machine() -> Life {
 }
 
 fn ask(machine: &mut Life) -> Vec<Effect> {
-    step(machine, Event::Requested(Request::SoftReboot), at(NOW))
+    step(machine, Event::Requested(ChangeRequest::SoftReboot), at(NOW))
 }
 
 /// A machine whose button was pressed, because there is no agent.
@@ -124,7 +125,7 @@ fn a_guest_that_ignores_the_button_keeps_running_and_is_forgotten() {
 #[test]
 fn a_second_request_presses_the_button_again() {
     let mut machine = pressed();
-    let later = Event::Requested(Request::SoftReboot);
+    let later = Event::Requested(ChangeRequest::SoftReboot);
     assert_eq!(step(&mut machine, later.clone(), at(NOW + 1000)), [Effect::PressButtonAndStay]);
     assert_eq!(machine.wake_at_ms(), Some(NOW + 1000 + GRACE_MS));
     let _ = step(&mut machine, OFF, at(NOW + 2000));
@@ -144,7 +145,7 @@ fn a_button_that_could_not_be_pressed_leaves_nothing_behind() {
 
 #[test]
 fn a_stop_wins() {
-    let graceful = Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: None }));
+    let graceful = Event::Requested(ChangeRequest::Stop(StopMode::Graceful { within_seconds: None }));
     let mut machine = pressed();
     let effects = step(&mut machine, graceful.clone(), at(NOW + 5));
     assert_eq!(effects.first(), Some(&Effect::LeaveAtPowerOff));
@@ -164,7 +165,7 @@ fn a_stop_wins() {
 fn a_pause_holds_the_guest_at_its_start() {
     let mut machine = pressed();
     let _ = step(&mut machine, OFF, at(NOW + 5));
-    let _ = step(&mut machine, Event::Requested(Request::Pause), at(NOW + 6));
+    let _ = step(&mut machine, Event::Requested(ChangeRequest::Pause), at(NOW + 6));
     assert_eq!(step(&mut machine, Event::WasReset, at(NOW + 7)), [Effect::LeaveAtPowerOff]);
     let paused = State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedByUser) };
     assert_eq!(machine.state, paused);
@@ -322,7 +323,7 @@ proptest! {
         let mut machine = machine();
         let mut model = Model { run: RunState::Running, stays: false, is_gone: false };
         let mut now = NOW;
-        settle(&mut machine, &mut model, vec![Event::Requested(Request::SoftReboot)], now);
+        settle(&mut machine, &mut model, vec![Event::Requested(ChangeRequest::SoftReboot)], now);
         for each in moves {
             match each {
                 Move::Off => {

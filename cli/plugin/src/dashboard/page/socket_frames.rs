@@ -7,17 +7,19 @@ use base64::engine::general_purpose::STANDARD;
 /// RFC 6455, 1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// Close codes from here on are the application's: the code of HTTP is added.
-pub(super) const REFUSED: u16 = 4000;
+pub const REFUSED: u16 = 4000;
 /// The longest text that is sent; its length has 16 bits.
 const LONGEST_TEXT: usize = 60 * 1024;
 
 /// What `Sec-WebSocket-Accept` says to a key.
-pub(super) fn accept(key: &str) -> String {
+#[must_use]
+pub fn accept(key: &str) -> String {
     STANDARD.encode(sha1_smol::Sha1::from(format!("{key}{GUID}")).digest().bytes())
 }
 
 /// A text frame and a close frame, as servers send them: whole and without a mask.
-pub(super) fn refusal(code: u16, text: &str) -> Vec<u8> {
+#[must_use]
+pub fn refusal(code: u16, text: &str) -> Vec<u8> {
     let mut end = text.len().min(LONGEST_TEXT);
     while !text.is_char_boundary(end) {
         end = end.saturating_sub(1);

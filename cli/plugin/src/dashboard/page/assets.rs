@@ -2,10 +2,10 @@
 
 /// A file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asset {
+pub struct Asset {
     name: &'static str,
     /// Its content.
-    pub(super) bytes: &'static [u8],
+    pub bytes: &'static [u8],
 }
 
 /// Files by their names beneath cli/plugin/page.
@@ -28,6 +28,7 @@ const ASSETS: &[Asset] = assets![
     "main.js",
     "screen.js",
     "session.js",
+    "signin.js",
     "style.css",
     "table.js",
     "vendor/novnc/core/base64.js",
@@ -91,13 +92,15 @@ const ASSETS: &[Asset] = assets![
 ];
 
 /// A file by its name.
-pub(super) fn find(name: &str) -> Option<&'static Asset> {
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.name == name)
 }
 
 impl Asset {
     /// As a browser has to be given it: `nosniff` makes it believe this alone.
-    pub(super) fn media_type(&self) -> &'static str {
+    #[must_use]
+    pub fn media_type(&self) -> &'static str {
         match self.name.rsplit_once('.').map(|(_, ending)| ending) {
             Some("html") => "text/html; charset=utf-8",
             Some("css") => "text/css; charset=utf-8",

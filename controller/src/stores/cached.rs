@@ -18,7 +18,7 @@ use super::{Kind, sieve};
 const LONGEST: usize = 300;
 
 /// An object as the API server has it, without what no decision needs: as text, whatever it contains.
-pub struct Kept<K> {
+pub struct Cached<K> {
     /// Names, resource version and controller.
     metadata: ObjectMeta,
     /// Everything but the resource version.
@@ -53,7 +53,7 @@ pub struct Unreadable {
     pub problem: String,
 }
 
-impl<K: Kind> Kept<K> {
+impl<K: Kind> Cached<K> {
     /// Of what was [read](sieve::read).
     fn of(mut object: Map<String, Value>) -> Self {
         K::trim(&mut object);
@@ -149,27 +149,27 @@ fn controller(owners: &Value) -> Option<Vec<OwnerReference>> {
     found.next().map(|owner| vec![owner])
 }
 
-impl<K> Clone for Kept<K> {
+impl<K> Clone for Cached<K> {
     fn clone(&self) -> Self {
         Self { metadata: self.metadata.clone(), text: self.text.clone(), kind: PhantomData }
     }
 }
 
 /// What is written in an object is not for logs.
-impl<K: Kind> fmt::Debug for Kept<K> {
+impl<K: Kind> fmt::Debug for Cached<K> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ObjectKey { namespace, name } = self.key();
         write!(formatter, "{} {namespace}/{name}", K::KIND)
     }
 }
 
-impl<'de, K: Kind> Deserialize<'de> for Kept<K> {
+impl<'de, K: Kind> Deserialize<'de> for Cached<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         sieve::read::<K, D>(deserializer).map(Self::of)
     }
 }
 
-impl<K: Kind> Resource for Kept<K> {
+impl<K: Kind> Resource for Cached<K> {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;
 

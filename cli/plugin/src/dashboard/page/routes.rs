@@ -1,17 +1,17 @@
 //! The paths that the page uses; there are no others. Pure.
 //!
-//! [`expressions`] has the same list for kubectl's proxy.
+//! `expressions` has the same list for kubectl's proxy.
 //!
 //! What goes to the API server is put together from parts that were checked, so that no other path can be meant by it.
 
-use super::refusal::Refusal;
+use crate::look::is_name;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Route {
+pub enum Route {
     /// A file of the page; it needs no token, as it is the same for everyone.
     Asset(String),
-    /// A key is changed into the token.
+    /// A key is changed into the token; only where addresses have keys.
     Session,
     /// Who the user is, and where.
     About,
@@ -30,12 +30,16 @@ pub(super) enum Route {
     Change(String),
 }
 
+/// A request that is none of the page's: its method and its path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPath(pub String);
+
 /// Parameters that a read may have.
 const READ_PARAMETERS: [&str; 5] = ["fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch"];
 /// Parameters of a watch.
 const WATCH_PARAMETERS: [&str; 4] = ["fieldSelector", "resourceVersion", "watch", "allowWatchBookmarks"];
 /// Parameters of console and screen.
-const STREAM_PARAMETERS: [&str; 1] = ["preserveSession"];
+const STREAM_PARAMETERS: [&str; 2] = ["position", "preserveSession"];
 /// What may be asked of a machine, and of an instance.
 const OF_MACHINES: [&str; 3] = ["start", "stop", "restart"];
 const OF_INSTANCES: [&str; 4] = ["pause", "reset", "softreboot", "unpause"];
@@ -45,9 +49,9 @@ const STREAMS: [&str; 2] = ["console", "vnc"];
 ///
 /// # Errors
 /// If it is none of the page's.
-pub(super) fn route(method: &str, target: &str, is_upgrade: bool) -> Result<Route, Refusal> {
+pub fn route(method: &str, target: &str, is_upgrade: bool) -> Result<Route, UnknownPath> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let unknown = || Refusal::Path(format!("{method} {path}"));
+    let unknown = || UnknownPath(format!("{method} {path}"));
     let parts: Vec<&str> = path.strip_prefix('/').ok_or_else(unknown)?.split('/').collect();
     let found = match (method, is_upgrade) {
         ("GET", false) => read(&parts, path, query),
@@ -90,7 +94,7 @@ fn change(parts: &[&str], path: &str) -> Option<Route> {
 ///
 /// It compares path and method each alone. So `PUT` gets through to collections too, where Kubernetes has none; to an object by its name
 /// no method does.
-pub(super) fn expressions() -> String {
+pub(crate) fn expressions() -> String {
     let of = format!(r"^/apis/subresources\.kubevirt\.io/v1/namespaces/{NAME}");
     let of_instances = [OF_INSTANCES.as_slice(), &STREAMS].concat().join("|");
     [
@@ -127,12 +131,6 @@ fn subresource(parts: &[&str], wanted: &str, verbs: &[&str]) -> bool {
         }
         _ => false,
     }
-}
-
-/// A name of Kubernetes: no `%`, no `..`, nothing that a proxy could read in another way.
-fn is_name(text: &str) -> bool {
-    let is_allowed = |one: u8| one.is_ascii_lowercase() || one.is_ascii_digit() || one == b'-' || one == b'.';
-    !text.is_empty() && text.len() <= 253 && text.bytes().all(is_allowed) && !text.starts_with(['-', '.'])
 }
 
 /// Path and query, if each parameter is allowed and has a harmless value.
@@ -179,7 +177,8 @@ mod tests {
             let path = format!("{OF_TENANT}/virtualmachineinstances/web/{verb}");
             assert_eq!(route("PUT", &path, false), Route::Change(path.clone()));
         }
-        let console = format!("{OF_TENANT}/virtualmachineinstances/web/console?preserveSession=true");
+        let console =
+            format!("{OF_TENANT}/virtualmachineinstances/web/console?preserveSession=true&position=5e1f.1007");
         assert_eq!(route("GET", &console, true), Route::Stream(console.clone()));
     }
 
@@ -219,7 +218,7 @@ mod tests {
         ];
         for (method, target, is_upgrade) in table {
             let found = route(method, &target, is_upgrade);
-            assert!(matches!(found, Err(Refusal::Path(_))), "{method} {target}: {found:?}");
+            assert!(found.is_err(), "{method} {target}: {found:?}");
         }
     }
 

@@ -1,0 +1,173 @@
+//! `expand-spec` and `expand-vm-spec`: the VirtualMachine that a request carries, and what is answered (KubeVirt's
+//! `pkg/virt-api/rest/expand.go`). Pure.
+
+use garboard_api::{Fault, Kind, VirtualMachine, schema};
+use serde_json::{Value, json};
+
+use crate::body::unread;
+use crate::instance::bad;
+use crate::refusal::{Cause, Refusal};
+
+const KIND: &str = Kind::VirtualMachine.name();
+/// KubeVirt's message for what is none.
+const NOT_VALID: &str = "Object is not a valid VirtualMachine";
+/// The most faults of an answer.
+const MOST_CAUSES: usize = 10;
+/// The longest text of a fault, in characters: a path has the names that the request wrote.
+const LONGEST_CAUSE: usize = 400;
+
+/// The VirtualMachine of `expand-vm-spec`, in the namespace of the path. It may leave out its kind.
+///
+/// # Errors
+/// The body is empty, no JSON, of another kind, names another namespace, or has fields that are wrong or that nothing reads.
+pub fn carried(namespace: &str, body: &[u8]) -> Result<VirtualMachine, Refusal> {
+    if body.trim_ascii().is_empty() {
+        return Err(bad("empty request body"));
+    }
+    let document: Value = serde_json::from_slice(body).map_err(|error| unread(&error))?;
+    let kind = document.get("kind").and_then(Value::as_str).unwrap_or_default();
+    if !kind.is_empty() && kind != KIND {
+        let message = format!("it is of the kind {}; write {KIND}, or leave the kind out", shortened(kind));
+        let cause = Cause { field: "kind".to_owned(), message: message.clone() };
+        return Err(Refusal::BadObject { message: format!("{NOT_VALID}: kind: {message}"), causes: vec![cause] });
+    }
+    let inspection = schema::inspect_as(Kind::VirtualMachine, document);
+    if !inspection.faults.is_empty() {
+        return Err(invalid(&inspection.faults));
+    }
+    let mut vm: VirtualMachine =
+        serde_json::from_value(inspection.rest).map_err(|error| bad(&format!("{NOT_VALID}: {error}")))?;
+    match vm.metadata.namespace.as_deref() {
+        None | Some("") => vm.metadata.namespace = Some(namespace.to_owned()),
+        Some(own) if own == namespace => {}
+        Some(_) => return Err(bad(&format!("VM namespace must be empty or {namespace}"))),
+    }
+    Ok(vm)
+}
+
+/// `virtctl` prints the message alone: it has the faults, too.
+fn invalid(faults: &[Fault]) -> Refusal {
+    let texts: Vec<String> = faults.iter().take(MOST_CAUSES).map(|fault| shortened(&fault.to_string())).collect();
+    let more = match faults.len().saturating_sub(MOST_CAUSES) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let message = format!("{NOT_VALID}: {}{more}", texts.join(", "));
+    let cause = |(fault, message): (&Fault, String)| Cause { field: shortened(&fault.field), message };
+    Refusal::BadObject { message, causes: faults.iter().zip(texts).map(cause).collect() }
+}
+
+fn shortened(text: &str) -> String {
+    let mut short: String = text.chars().take(LONGEST_CAUSE).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// The answer: instancetypes and preferences do not exist here, so that a machine without them is its own expansion.
+///
+/// # Errors
+/// It names one.
+pub fn expanded(vm: &VirtualMachine, refusal: fn(String) -> Refusal) -> Result<Value, Refusal> {
+    if vm.spec.instancetype.is_some() || vm.spec.preference.is_some() {
+        let message =
+            "spec.instancetype and spec.preference are not supported; write what they stand for into spec.template";
+        return Err(refusal(message.to_owned()));
+    }
+    let mut document = serde_json::to_value(vm).map_err(|error| Refusal::Internal(error.to_string()))?;
+    document["apiVersion"] = json!(garboard_api::v1::API_VERSION);
+    document["kind"] = json!(KIND);
+    Ok(document)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vm(change: impl FnOnce(&mut Value)) -> Vec<u8> {
+        let domain = json!({"cpu": {"cores": 2}, "devices": {}, "memory": {"guest": "64Mi"}});
+        let mut vm = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+            "metadata": {"name": "a", "creationTimestamp": null},
+            "spec": {"runStrategy": "Halted", "template": {"metadata": {}, "spec": {"domain": domain}}}, "status": {},
+        });
+        change(&mut vm);
+        vm.to_string().into_bytes()
+    }
+
+    #[test]
+    fn a_machine_is_taken_with_its_kind_or_without_and_is_of_the_namespace_of_the_path() {
+        let bodies = [
+            vm(|_| {}),
+            vm(|vm| drop(vm.as_object_mut().unwrap().remove("kind"))),
+            vm(|vm| vm["kind"] = json!("")),
+            vm(|vm| drop(vm.as_object_mut().unwrap().remove("apiVersion"))),
+            vm(|vm| vm["metadata"]["namespace"] = json!("n")),
+            vm(|vm| vm["status"]["later"] = json!(1)),
+        ];
+        for body in bodies {
+            let vm = carried("n", &body).unwrap();
+            assert_eq!(vm.metadata.namespace.as_deref(), Some("n"));
+            let answer = expanded(&vm, Refusal::BadRequest).unwrap();
+            assert_eq!((&answer["kind"], &answer["apiVersion"]), (&json!("VirtualMachine"), &json!("kubevirt.io/v1")));
+            assert_eq!(answer["spec"]["template"]["spec"]["domain"]["cpu"]["cores"], 2);
+        }
+    }
+
+    #[test]
+    fn what_is_no_machine_of_the_namespace_is_refused() {
+        let table: [(Vec<u8>, &str); 7] = [
+            (Vec::new(), "empty request body"),
+            (b" \n".to_vec(), "empty request body"),
+            (b"this is {{".to_vec(), "Can not unmarshal Request body to struct, error: "),
+            (b"[]".to_vec(), "Object is not a valid VirtualMachine: "),
+            (br#"{"stringField": "test", "intField": 10}"#.to_vec(), "Object is not a valid VirtualMachine: "),
+            (vm(|vm| vm["kind"] = json!("Pod")), "Object is not a valid VirtualMachine: kind: it is of the kind Pod"),
+            (vm(|vm| vm["metadata"]["namespace"] = json!("m")), "VM namespace must be empty or n"),
+        ];
+        for (body, text) in table {
+            let refusal = carried("n", &body).unwrap_err();
+            let message = refusal.status(None).message.unwrap();
+            assert!(refusal.code() == 400 && message.starts_with(text), "{message}");
+        }
+    }
+
+    #[test]
+    fn each_wrong_field_is_a_cause() {
+        let body = vm(|vm| {
+            vm["spec"]["template"]["spec"]["domain"]["cpus"] = json!({"cores": 2});
+            vm["spec"]["runStrategy"] = json!(true);
+        });
+        let refusal = carried("n", &body).unwrap_err();
+        let status = serde_json::to_value(refusal.status(None)).unwrap();
+        assert_eq!((refusal.code(), &status["reason"]), (400, &json!("BadRequest")));
+        let causes = status["details"]["causes"].as_array().unwrap();
+        let mut fields: Vec<&str> = causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect();
+        fields.sort_unstable();
+        assert_eq!(fields, ["spec.runStrategy", "spec.template.spec.domain.cpus"]);
+        let message = status["message"].as_str().unwrap();
+        for cause in causes {
+            assert!(message.contains(cause["message"].as_str().unwrap()), "{message}: {cause}");
+        }
+    }
+
+    #[test]
+    fn an_answer_has_a_bound_however_much_is_wrong() {
+        let body = vm(|vm| {
+            let spec = vm["spec"].as_object_mut().unwrap();
+            spec.extend((0..50).map(|number| ("x".repeat(5000) + &number.to_string(), json!(1))));
+        });
+        let Refusal::BadObject { message, causes } = carried("n", &body).unwrap_err() else { panic!("not refused so") };
+        assert_eq!(causes.len(), MOST_CAUSES);
+        assert!(message.ends_with(", and 40 more") && message.len() < 5000, "{} {message:.80}", message.len());
+    }
+
+    #[test]
+    fn an_instancetype_is_refused_as_the_route_has_it() {
+        let mut vm: VirtualMachine = carried("n", &vm(|_| {})).unwrap();
+        vm.spec.instancetype = Some(garboard_api::v1::InstancetypeMatcher::default());
+        assert_eq!(expanded(&vm, Refusal::BadRequest).unwrap_err().code(), 400);
+        assert_eq!(expanded(&vm, Refusal::Internal).unwrap_err().code(), 500);
+    }
+}

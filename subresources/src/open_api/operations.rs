@@ -1,0 +1,99 @@
+//! What each subresource is called in OpenAPI, and what its body and its answer are. Pure.
+
+use super::definitions::{
+    EVACUATE_CANCEL_OPTIONS, FILE_SYSTEM_LIST, FREEZE_TIMEOUT, GUEST_AGENT_INFO, PAUSE_OPTIONS, RESTART_OPTIONS,
+    START_OPTIONS, STOP_OPTIONS, UNPAUSE_OPTIONS, USER_LIST, VIRTUAL_MACHINE,
+};
+use crate::route::Resource;
+use crate::routes::Route;
+
+/// What is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// 202, without a body.
+    Accepted,
+    /// 200, without a body.
+    Done,
+    /// 101: a websocket follows.
+    Stream,
+    /// A PNG.
+    Picture,
+    /// JSON of this type.
+    Typed(&'static str),
+}
+
+impl Answer {
+    /// Its media type.
+    pub(super) const fn media(self) -> &'static str {
+        match self {
+            Self::Picture => "image/png",
+            Self::Accepted | Self::Done | Self::Stream | Self::Typed(_) => "application/json",
+        }
+    }
+}
+
+/// A subresource in OpenAPI.
+#[derive(Debug)]
+pub(super) struct Described {
+    /// The subresource; empty for the route without an object.
+    pub(super) subresource: &'static str,
+    /// KubeVirt's name of the operation, without the version; `KIND` is `vm` or `vmi`.
+    operation: &'static str,
+    /// The type of the body.
+    pub(super) body: Option<&'static str>,
+    /// What is answered.
+    pub(super) answer: Answer,
+    /// The parameters of the query, each true or false.
+    pub(super) query: &'static [&'static str],
+}
+
+const fn row(subresource: &'static str, operation: &'static str, answer: Answer) -> Described {
+    Described { subresource, operation, body: None, answer, query: &[] }
+}
+
+impl Described {
+    const fn body(self, name: &'static str) -> Self {
+        Self { body: Some(name), ..self }
+    }
+
+    const fn query(self, names: &'static [&'static str]) -> Self {
+        Self { query: names, ..self }
+    }
+
+    /// That of a route. One that is served has a row of its own, as a test says.
+    pub(super) fn of(route: &Route) -> &'static Self {
+        ALL.iter().find(|described| described.subresource == route.subresource).unwrap_or(&UNNAMED)
+    }
+
+    /// The name of a route's operation.
+    pub(super) fn operation(&self, route: &Route) -> String {
+        let kind = if route.resource == Resource::VirtualMachineInstance { "vmi" } else { "vm" };
+        self.operation.replace("KIND", kind)
+    }
+}
+
+static UNNAMED: Described = row("", "KIND", Answer::Done);
+
+/// Each subresource that may be served.
+pub(super) static ALL: &[Described] = &[
+    row("", "ExpandSpec", Answer::Typed(VIRTUAL_MACHINE)).body(VIRTUAL_MACHINE),
+    row("expand-spec", "vm-ExpandSpec", Answer::Typed(VIRTUAL_MACHINE)),
+    row("start", "Start", Answer::Accepted).body(START_OPTIONS),
+    row("stop", "Stop", Answer::Accepted).body(STOP_OPTIONS),
+    row("restart", "Restart", Answer::Accepted).body(RESTART_OPTIONS),
+    row("evacuate/cancel", "KIND-evacuatecancel", Answer::Done).body(EVACUATE_CANCEL_OPTIONS),
+    row("pause", "Pause", Answer::Done).body(PAUSE_OPTIONS),
+    row("unpause", "Unpause", Answer::Done).body(UNPAUSE_OPTIONS),
+    row("freeze", "Freeze", Answer::Done).body(FREEZE_TIMEOUT),
+    row("unfreeze", "Unfreeze", Answer::Done),
+    row("reset", "Reset", Answer::Done),
+    row("softreboot", "SoftReboot", Answer::Done),
+    row("guestosinfo", "Guestosinfo", Answer::Typed(GUEST_AGENT_INFO)),
+    row("userlist", "Userlist", Answer::Typed(USER_LIST)),
+    row("filesystemlist", "Filesystemlist", Answer::Typed(FILE_SYSTEM_LIST)),
+    row("console", "Console", Answer::Stream).query(&["preserveSession"]),
+    row("vnc", "VNC", Answer::Stream).query(&["preserveSession"]),
+    row("vnc/screenshot", "VNCScreenshot", Answer::Picture).query(&["moveCursor"]),
+    row("portforward", "KIND-PortForward", Answer::Stream),
+    row("usbredir", "usbredir", Answer::Stream),
+];
