@@ -68,7 +68,8 @@ def test_a_running_machine_is_described(kube: Kube, held: contextlib.ExitStack) 
     assert not absent & set(status), f"the status has {absent & set(status)}"
     of_machine = kube.status_of("vm", "described")
     assert of_machine["created"] and of_machine["ready"] and of_machine["runStrategy"] == "Always", of_machine
-    assert not {"volumeUpdateState", "volumeSnapshotStatuses", "snapshotInProgress"} & set(of_machine)
+    assert not {"volumeUpdateState", "snapshotInProgress"} & set(of_machine)
+    assert [(each["name"], each["enabled"]) for each in of_machine["volumeSnapshotStatuses"]] == [("kept", False)]
 
 
 def observes(kube: Kube, name: str) -> Callable[[], bool]:
