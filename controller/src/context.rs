@@ -181,8 +181,8 @@ impl ReconcileError {
         }
     }
 
-    /// Whether somebody has no right to something: also where a webhook says so, whose answers have another code. The importer's
-    /// has these words (`authorize_utils.go` of its API).
+    /// Whether a right is missing: also where a webhook refuses for it, with a code of its own. The importer's has this text
+    /// (`authorize_utils.go` of its API).
     #[must_use]
     pub fn lacks_rights(&self) -> bool {
         matches!(self, Self::Api { source, .. } if matches!(source.as_ref(), kube::Error::Api(status)

@@ -94,7 +94,7 @@ pub(crate) async fn absent_sources(
 fn source_claim(vm: &VirtualMachine, template: &DataVolumeTemplateSpec) -> Option<ObjectKey> {
     let source = template.spec.source.as_ref()?.pvc.as_ref()?;
     let own = vm.metadata.namespace.as_deref().unwrap_or_default();
-    let namespace = if source.namespace.is_empty() { own } else { &source.namespace };
+    let namespace = if source.namespace.is_empty() { own } else { source.namespace.as_str() };
     let can_exist = may_exist(namespace) && may_exist(&source.name);
     can_exist.then(|| ObjectKey::new(namespace, &source.name))
 }

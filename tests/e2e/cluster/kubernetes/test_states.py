@@ -133,3 +133,19 @@ def test_the_life_of_a_machine_is_seen_in_its_events(kube: Kube) -> None:
     assert not warnings, f"warnings of a machine that is well: {warnings}"
     of_machine = {reason for _, reason in events(kube, "eventful", "VirtualMachine")}
     assert {"SuccessfulCreate", "SuccessfulDelete"} <= of_machine, of_machine
+
+
+def test_what_a_template_tells_a_descheduler_reaches_a_running_pod(kube: Kube) -> None:
+    kube.start(machine("moveable"))
+    uid, evict = kube.uid("moveable"), "descheduler.alpha.kubernetes.io/evict"
+    marks = kube.present("vmi", "moveable")["metadata"]["annotations"]
+    assert marks["kubevirt.io/latest-observed-api-version"] == "v1", marks
+
+    def is_on_the_pod() -> bool:
+        return evict in kube.pod("moveable")["metadata"].get("annotations", {})
+
+    kube.patch("vm/moveable", {"spec": {"template": {"metadata": {"annotations": {evict: "true"}}}}})
+    kube.wait("the pod's annotation", is_on_the_pod)
+    kube.patch("vm/moveable", {"spec": {"template": {"metadata": {"annotations": {evict: None}}}}})
+    kube.wait("a pod without it", lambda: not is_on_the_pod())
+    assert kube.uid("moveable") == uid and not kube.condition("vm", "moveable", "RestartRequired")
