@@ -122,6 +122,16 @@ pub mod annotation {
     /// On an instance: what executes the guest's instructions, `kvm` or `tcg`, whatever the cluster's `useEmulation` is
     /// ([`crate::accelerator`]).
     pub const ACCELERATOR: &str = "garboard.dev/accelerator";
+    /// On an instance and its pod: what a descheduler looks for, which evicts the pod, or rather another one. They follow the template of the
+    /// machine while it runs.
+    pub const OF_DESCHEDULER: [&str; 2] =
+        ["descheduler.alpha.kubernetes.io/evict", "descheduler.alpha.kubernetes.io/prefer-no-eviction"];
+    /// On a VirtualMachine and an instance: the newest version of the API, and the stored one, that the controller knew which wrote to the
+    /// object; [`OBSERVED_API_VERSION`].
+    pub const OBSERVED_API_VERSIONS: [&str; 2] =
+        ["kubevirt.io/latest-observed-api-version", "kubevirt.io/storage-observed-api-version"];
+    /// The version that is served, and that is stored.
+    pub const OBSERVED_API_VERSION: &str = "v1";
     /// On a VirtualMachine: what is stored of the machine (`status.storedMachine`), for backups that leave the status out.
     pub const STORED_MACHINE: &str = "garboard.dev/stored-machine";
 }

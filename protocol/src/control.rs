@@ -435,6 +435,10 @@ pub struct GuestStatus {
     /// The operating system in detail.
     #[serde(default)]
     pub system: GuestSystem,
+    /// Those of [`crate::guest::expected_commands`] that the agent does not have, or that are switched off in the guest. Empty also where
+    /// the agent lists no commands, and from a supervisor of a version before this field.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_commands: Vec<String>,
 }
 
 /// The operating system of a guest, as its agent has it from `/etc/os-release` and `uname`.

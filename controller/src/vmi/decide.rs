@@ -29,6 +29,7 @@ use super::situation::{Case, Situation, is_due};
 use super::status::Parts;
 use super::{place, readiness, start, status};
 use crate::data_volumes::{self, ProgressByName};
+use crate::descheduler::{self, Changes};
 use crate::pod::{LauncherImage, PodRefusal};
 
 /// How long a pod that is over is given for the node agent's last report, before the pod alone decides.
@@ -103,6 +104,15 @@ pub enum Step {
         /// The kubelet's message.
         why: String,
     },
+    /// Change the annotations of the pod that a descheduler reads.
+    AnnotatePod {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+        /// Their new values.
+        annotations: Changes,
+    },
     /// Let the instance's object go.
     RemoveFinalizer {
         /// Those that stay.
@@ -160,15 +170,15 @@ fn steps(case: Case<'_>) -> Vec<Step> {
         Situation::Starting(steps) => steps,
         Situation::Obstructed(refusal) => warning(case.world, &refusal).into_iter().collect(),
         Situation::Rejected { why } => replacement(case.world, why).into_iter().collect(),
+        Situation::Reported(_) | Situation::OnItsWay { .. } | Situation::AgentsTurn => {
+            descheduled(case.world).into_iter().collect()
+        }
         Situation::Settled
         | Situation::NoPodYet { .. }
         | Situation::Retrying { .. }
         | Situation::Vanished { .. }
-        | Situation::Reported(_)
         | Situation::Ending { .. }
-        | Situation::Over { .. }
-        | Situation::OnItsWay { .. }
-        | Situation::AgentsTurn => Vec::new(),
+        | Situation::Over { .. } => Vec::new(),
     }
 }
 
@@ -191,6 +201,14 @@ fn of_living(pod: &Pod) -> Option<(String, String)> {
     Some((metadata.name.clone()?, metadata.uid.clone()?))
 }
 
+/// The annotations for a descheduler, where the instance has got others since its pod was made.
+fn descheduled(world: &World) -> Option<Step> {
+    let pod = world.pod.as_ref()?;
+    let (name, uid) = of_living(pod)?;
+    let annotations = descheduler::changes(world.vmi.metadata.annotations.as_ref(), pod.metadata.annotations.as_ref());
+    (!annotations.is_empty()).then_some(Step::AnnotatePod { name, uid, annotations })
+}
+
 /// The removal of a pod that its kubelet rejected, if that was not begun yet.
 fn replacement(world: &World, why: String) -> Option<Step> {
     let (name, uid) = of_living(world.pod.as_ref()?)?;
@@ -208,6 +226,7 @@ fn warning(world: &World, refusal: &PodRefusal) -> Option<Step> {
 fn phase(case: &Case<'_>) -> Phase {
     match &case.situation {
         Situation::Starting(_) => case.before.max(Phase::Scheduling),
+        Situation::Obstructed(refusal) if refusal.is_final() => Phase::Failed,
         Situation::OnItsWay { is_scheduled: true } => Phase::Scheduled,
         Situation::OnItsWay { is_scheduled: false } => Phase::Scheduling,
         Situation::Reported(status) => Phase::of_status(status),

@@ -77,7 +77,7 @@ impl Played {
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
             ControlRequest::SoftReboot => ControlReply::Queued,
             ControlRequest::Freeze { .. } => ControlReply::Done,
-            ControlRequest::Unfreeze => ControlReply::Denied { reason: "no guest agent is connected".to_owned() },
+            ControlRequest::Unfreeze => ControlReply::Denied { reason: "the QEMU guest agent is not connected".to_owned() },
             ControlRequest::Guest { about: GuestSubject::Users } => {
                 let user = GuestUser { user: "root".to_owned(), ..GuestUser::default() };
                 ControlReply::Guest(Box::new(GuestReport { users: vec![user], ..GuestReport::default() }))
@@ -221,8 +221,8 @@ async fn a_freeze_has_its_time_and_is_answered_when_it_is_done() {
     }
     assert_eq!(api.put(&format!("{BASE}/freeze"), json!({"unfreezeTimeout": "later"})).await.0, 400);
     let (code, status) = api.put(&format!("{BASE}/unfreeze"), Value::Null).await;
-    assert_eq!(code, 409);
-    assert!(status["message"].as_str().unwrap().ends_with("no guest agent is connected"), "{status}");
+    let message = "Internal error occurred: command Unfreeze failed: the QEMU guest agent is not connected";
+    assert_eq!((code, status["message"].as_str().unwrap()), (500, message));
 }
 
 #[tokio::test]
