@@ -108,6 +108,9 @@ pub mod annotation {
     pub const HOOK_SIDECARS: &str = "hooks.kubevirt.io/hookSidecars";
     /// On an instance, `true`: its pod has no annotations by which Velero would have it frozen before a copy, and thawed after it.
     pub const SKIP_BACKUP_HOOKS: &str = "kubevirt.io/skip-backup-hooks";
+    /// On an instance, with any value: its start fails before QEMU is executed. KubeVirt's functional tests use it to see what follows
+    /// upon failed starts.
+    pub const FAIL_FAST: &str = "kubevirt.io/func-test-virt-launcher-fail-fast";
     /// On an instance, `true`: PCI devices are put on the root complex, and not behind ports.
     pub const PCI_DEVICES_ON_ROOT_COMPLEX: &str = "kubevirt.io/placePCIDevicesOnRootComplex";
     /// On an instance, `true`: no 64-bit PCI hole, for guests that do not start with one.
@@ -119,6 +122,16 @@ pub mod annotation {
     /// On an instance: what executes the guest's instructions, `kvm` or `tcg`, whatever the cluster's `useEmulation` is
     /// ([`crate::accelerator`]).
     pub const ACCELERATOR: &str = "garboard.dev/accelerator";
+    /// On an instance and its pod: what a descheduler looks for, which evicts the pod, or rather another one. They follow the template of the
+    /// machine while it runs.
+    pub const OF_DESCHEDULER: [&str; 2] =
+        ["descheduler.alpha.kubernetes.io/evict", "descheduler.alpha.kubernetes.io/prefer-no-eviction"];
+    /// On a VirtualMachine and an instance: the newest version of the API, and the stored one, that the controller knew which wrote to the
+    /// object; [`OBSERVED_API_VERSION`].
+    pub const OBSERVED_API_VERSIONS: [&str; 2] =
+        ["kubevirt.io/latest-observed-api-version", "kubevirt.io/storage-observed-api-version"];
+    /// The version that is served, and that is stored.
+    pub const OBSERVED_API_VERSION: &str = "v1";
     /// On a VirtualMachine: what is stored of the machine (`status.storedMachine`), for backups that leave the status out.
     pub const STORED_MACHINE: &str = "garboard.dev/stored-machine";
 }

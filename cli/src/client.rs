@@ -125,6 +125,7 @@ pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> 
         | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)
         | ControlReply::Denied { .. }) => {
@@ -144,6 +145,7 @@ pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
         | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)
         | ControlReply::Denied { .. } => None,

@@ -33,7 +33,8 @@ pub(crate) fn attend(
     access: ConsoleAccess,
     signals: &SigSet,
 ) -> anyhow::Result<AttachmentEnd> {
-    let stream = client::stream(places, id, &ControlRequest::Console { access, session: Session::None })?;
+    let request = ControlRequest::Console { access, session: Session::None, resume: None };
+    let stream = client::stream(places, id, &request)?;
     let signals = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let _raw = RawTerminal::enter()?;
     relay(&stream, &signals)

@@ -1,8 +1,10 @@
 //! What every reconciler works with.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use garboard_api::metadata::annotation;
 pub use garboard_cluster::names::CONTROLLER_MANAGER as FIELD_MANAGER;
 use garboard_protocol::causes::ErrorChain;
 use garboard_subresources::version::Build;
@@ -154,7 +156,9 @@ impl ReconcileError {
         self.pauses().0
     }
 
-    fn is_refused(&self) -> bool {
+    /// Whether the API server, or a webhook, refused what was asked.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
         matches!(self, Self::Api { source, .. }
             if matches!(source.as_ref(), kube::Error::Api(status) if (400..500).contains(&status.code)))
     }
@@ -177,11 +181,25 @@ impl ReconcileError {
         }
     }
 
+    /// Whether a right is missing: also where a webhook refuses for it, with a code of its own. The importer's has this text
+    /// (`authorize_utils.go` of its API).
+    #[must_use]
+    pub fn lacks_rights(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(source.as_ref(), kube::Error::Api(status)
+            if status.is_forbidden() || status.message.contains("insufficient permissions")))
+    }
+
     /// Whether it is worth a line in the log.
     #[must_use]
     pub fn is_abnormal(&self) -> bool {
         !matches!(self, Self::Overtaken)
     }
+}
+
+/// The annotations that KubeVirt's controllers write with the first change of a VirtualMachine and an instance. They are part of changes
+/// that are made anyway.
+pub(crate) fn observed_versions() -> BTreeMap<&'static str, &'static str> {
+    annotation::OBSERVED_API_VERSIONS.map(|key| (key, annotation::OBSERVED_API_VERSION)).into()
 }
 
 /// For objects that this controller makes: their fields are its own.

@@ -19,6 +19,7 @@ mod captured;
 pub mod certificates;
 pub mod context;
 pub mod data_volumes;
+pub mod descheduler;
 pub mod durations;
 pub mod events;
 pub mod health;

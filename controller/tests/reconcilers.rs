@@ -349,7 +349,9 @@ async fn a_pod_is_found_by_its_owner_whatever_its_name() {
             .as_array()
             .is_some_and(|all| all.iter().any(|each| each["type"] == "Ready" && each["status"] == "True"))
     };
-    assert!(server.asked(&Method::PATCH, VMI).iter().any(ready), "{:?}", server.asked(&Method::PATCH, VMI));
+    let written = server.asked(&Method::PATCH, VMI);
+    let reported = written.iter().find(|body| ready(body)).unwrap_or_else(|| panic!("{written:?}"));
+    assert_eq!(reported["metadata"]["annotations"]["kubevirt.io/latest-observed-api-version"], "v1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -55,6 +55,7 @@ pub fn run(directory: &Path, arguments: &[String]) -> Result<&'static str, HookE
         | ControlReply::Queued
         | ControlReply::Streaming
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_) => Err(HookError::Nonsense),
     }

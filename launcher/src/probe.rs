@@ -76,6 +76,7 @@ pub fn run(directory: &Path, arguments: &[String]) -> Result<(), ProbeError> {
         | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Guest(_) => Err(ProbeError::Nonsense),
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::exit::{ExitCause, ExitReport};
 use crate::guest::{GuestReport, GuestSubject};
 use crate::number::Number;
+use crate::position::{Begun, Resume};
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,10 @@ pub enum ControlRequest {
         /// Whether it is the session of the console.
         #[serde(default, skip_serializing_if = "Session::is_none")]
         session: Session,
+        /// With what it begins, for a client that may come again; the reply is `Resumed` then. A supervisor of a version before
+        /// does not read it, and answers as without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        resume: Option<Resume>,
     },
     /// Use RFB (VNC) on this connection.
     Vnc {
@@ -241,6 +246,8 @@ pub enum ControlReply {
     Streaming,
     /// A session begins: bytes follow in parts ([`crate::session`]).
     Session,
+    /// The same of a console, or a viewer of one, that was asked for with `resume`: what it begins with.
+    Resumed(Begun),
     /// The guest is well.
     Healthy,
     /// What the guest agent reports.
@@ -428,6 +435,10 @@ pub struct GuestStatus {
     /// The operating system in detail.
     #[serde(default)]
     pub system: GuestSystem,
+    /// Those of [`crate::guest::expected_commands`] that the agent does not have, or that are switched off in the guest. Empty also where
+    /// the agent lists no commands, and from a supervisor of a version before this field.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_commands: Vec<String>,
 }
 
 /// The operating system of a guest, as its agent has it from `/etc/os-release` and `uname`.
@@ -507,7 +518,7 @@ mod tests {
         let plain = [
             (ControlRequest::Vnc { session: Session::None }, r#"{"ask":"vnc"}"#),
             (
-                ControlRequest::Console { access: ConsoleAccess::TakeOver, session: Session::None },
+                ControlRequest::Console { access: ConsoleAccess::TakeOver, session: Session::None, resume: None },
                 r#"{"ask":"console","access":"takeOver"}"#,
             ),
         ];
@@ -524,6 +535,29 @@ mod tests {
             Vnc,
         }
         assert!(matches!(wire::decode::<Before>(session.as_bytes()), Ok(Before::Vnc)));
+    }
+
+    #[test]
+    fn a_console_that_goes_on_names_its_place_and_an_older_supervisor_does_not_read_it() {
+        let resume = Some(Resume::After("5e1f.7".parse().unwrap()));
+        let console = ControlRequest::Console { access: ConsoleAccess::Write, session: Session::Only, resume };
+        let line = serde_json::to_string(&console).unwrap();
+        let expected = r#"{"ask":"console","access":"write","session":"only","resume":"5e1f.7"}"#;
+        assert_eq!(line, expected);
+        assert_eq!(wire::decode::<ControlRequest>(line.as_bytes()).unwrap(), console);
+        /// As a supervisor of a version before this reads it.
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase", tag = "ask")]
+        enum Before {
+            Console { access: ConsoleAccess, session: Session },
+        }
+        let Ok(Before::Console { access, session }) = wire::decode::<Before>(line.as_bytes()) else { panic!("{line}") };
+        assert_eq!((access, session), (ConsoleAccess::Write, Session::Only));
+        let begun = Begun { position: "5e1f.7".parse().unwrap(), resumed: true, missed: 0 };
+        let reply = ControlReply::Resumed(begun);
+        let line = serde_json::to_string(&reply).unwrap();
+        assert_eq!(line, r#"{"answer":"resumed","position":"5e1f.7","resumed":true,"missed":0}"#);
+        assert_eq!(wire::decode::<ControlReply>(line.as_bytes()).unwrap(), reply);
     }
 
     /// Kinds that the taken-over QEMU does not ask of the socket for probes, and why.

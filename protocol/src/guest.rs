@@ -5,6 +5,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::GuestStatus;
 
+/// The commands that an agent of every guest is expected to have (KubeVirt's list, `pkg/virt-handler/guestagent.go`).
+pub const BASIC_COMMANDS: [&str; 10] = [
+    "guest-ping",
+    "guest-get-time",
+    "guest-info",
+    "guest-shutdown",
+    "guest-network-get-interfaces",
+    "guest-get-fsinfo",
+    "guest-get-host-name",
+    "guest-get-users",
+    "guest-get-timezone",
+    "guest-get-osinfo",
+];
+/// The command by which public keys reach a guest.
+pub const KEYS_COMMAND: &str = "guest-ssh-add-authorized-keys";
+/// The command by which passwords reach a guest.
+pub const PASSWORD_COMMAND: &str = "guest-set-user-password";
+
+/// The commands that a supervisor looks for: [`BASIC_COMMANDS`], and those that only some guests need.
+pub fn expected_commands() -> impl Iterator<Item = &'static str> {
+    BASIC_COMMANDS.into_iter().chain([KEYS_COMMAND, PASSWORD_COMMAND])
+}
+
 /// What a user asks about a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

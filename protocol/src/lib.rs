@@ -29,6 +29,7 @@ pub mod namespaces;
 pub mod number;
 pub mod paths;
 pub mod pod;
+pub mod position;
 pub mod probe;
 pub mod session;
 #[cfg(any(test, feature = "testing"))]

@@ -1,4 +1,4 @@
-//! What a supervisor sends in a session of the subresource API ([`crate::control::ControlReply::Session`]): the bytes of the
+//! What a supervisor sends in a session of the subresource API ([`crate::control::ControlReply::Session`], `Resumed`): the bytes of the
 //! console or the screen, and why the session ended where it was not the machine that did.
 //!
 //! ```text

@@ -116,12 +116,30 @@ pub fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Refusal> {
 /// # Errors
 /// Another value.
 pub fn preserves_session(query: Option<&str>) -> Result<bool, Refusal> {
-    let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    let values: Vec<&str> = pairs.filter(|(name, _)| *name == "preserveSession").map(|(_, value)| value).collect();
-    match values.first().copied().unwrap_or_default() {
+    truth(query, "preserveSession")
+}
+
+/// Whether a client of a console only looks on (`?view=`), beside the session and as one of several: a parameter of ours.
+///
+/// # Errors
+/// Another value.
+pub fn looks_on(query: Option<&str>) -> Result<bool, Refusal> {
+    truth(query, "view")
+}
+
+/// The first value of a parameter of a query, as it is written.
+#[must_use]
+pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Option<&'a str> {
+    let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(each, _)| *each == name).map(|(_, value)| value)
+}
+
+/// Whether a parameter is true; false without it.
+fn truth(query: Option<&str>, name: &str) -> Result<bool, Refusal> {
+    match parameter(query, name).unwrap_or_default() {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        other => Err(Refusal::BadRequest(format!("preserveSession={other}: write true or false"))),
+        other => Err(Refusal::BadRequest(format!("{name}={other}: write true or false"))),
     }
 }
 
@@ -167,6 +185,15 @@ mod tests {
         ] {
             assert_eq!(preserves_session(query).ok(), expected, "{query:?}");
         }
+    }
+
+    #[test]
+    fn parameters_are_read_by_their_names() {
+        let query = Some("view=true&position=5e1f.7&position=new");
+        assert_eq!((looks_on(query), preserves_session(query)), (Ok(true), Ok(false)));
+        assert_eq!((parameter(query, "position"), parameter(query, "vie")), (Some("5e1f.7"), None));
+        assert_eq!(looks_on(None), Ok(false));
+        assert_eq!(looks_on(Some("view=please")).unwrap_err().code(), 400);
     }
 
     #[test]

@@ -54,6 +54,7 @@ var checks = []check{
 	{"a machine that is not there yet is expanded", expandCarried},
 	{"a dry run of a start changes nothing", dryRun},
 	{"a console is asked for before the guest runs, and waits", consoleOfAStart},
+	{"a console that another client opens ends with EOF", consoleTakenOver},
 	{"a watch shows a stop and a start", watchedStart},
 	{"a second start is a conflict", secondStart},
 	{"a page comes through a forwarded port of the instance", forwardInstance},

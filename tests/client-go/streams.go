@@ -129,6 +129,28 @@ func consoleOfAStart(p *player) error {
 	return console.leave()
 }
 
+// consoleTakenOver opens a second console. The first one ends with an error that says EOF, for which KubeVirt's own tests look
+// (test_id:1591), and why.
+func consoleTakenOver(p *player) error {
+	first, err := p.console()
+	if err != nil {
+		return err
+	}
+	second, err := p.console()
+	if err != nil {
+		return err
+	}
+	select {
+	case ended := <-first.ended:
+		if ended == nil || !strings.Contains(ended.Error(), "EOF") || !strings.Contains(ended.Error(), "another client") {
+			return fmt.Errorf("the first console should end with EOF, and why: %v", ended)
+		}
+	case <-time.After(p.patience):
+		return fmt.Errorf("the first console did not end within %s", p.patience)
+	}
+	return second.leave()
+}
+
 // boots asks for a boot of the guest, and sees it on a console that was open before.
 func (p *player) boots(ask func(context.Context, string) error) error {
 	console, err := p.console()

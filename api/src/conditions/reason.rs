@@ -144,10 +144,16 @@ name_enum! {
         FreezeError = "FreezeError",
         /// The guest was asked to shut down.
         ShuttingDown = "ShuttingDown",
-        /// Nothing is left of the machine.
+        /// The machine of an instance that is deleted has ended.
         Deleted = "Deleted",
         /// The guest's run is over.
         Stopped = "Stopped",
+        /// QEMU could not be started with the machine.
+        SyncFailed = "SyncFailed",
+        /// A DataVolume that copies a claim could not be created: its namespace does not give the right to.
+        UnauthorizedDataVolumeCreate = "UnauthorizedDataVolumeCreate",
+        /// The claim that a DataVolume copies does not exist. KubeVirt's spelling.
+        SourcePvcNotAvailable = "SourcePVCNotAvailabe",
         /// The guest has the keys and passwords of `spec.accessCredentials`.
         AccessCredentialsSyncSuccess = "AccessCredentialsSyncSuccess",
         /// The guest does not have all of them.
@@ -187,6 +193,9 @@ impl Reason {
             | Self::ShuttingDown
             | Self::Deleted
             | Self::Stopped
+            | Self::SyncFailed
+            | Self::UnauthorizedDataVolumeCreate
+            | Self::SourcePvcNotAvailable
             | Self::AccessCredentialsSyncSuccess
             | Self::AccessCredentialsSyncFailed => true,
             Self::PodNotExists

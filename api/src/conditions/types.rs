@@ -18,6 +18,8 @@ name_enum! {
         Paused = "Paused",
         /// The guest agent is connected.
         AgentConnected = "AgentConnected",
+        /// The guest agent lacks a command that the instance needs of it.
+        UnsupportedAgent = "AgentVersionNotSupported",
         /// The guest agent has set the keys and passwords of `spec.accessCredentials`.
         AccessCredentialsSynchronized = "AccessCredentialsSynchronized",
         /// The guest can be moved to another node while it runs.
@@ -68,6 +70,7 @@ impl VmiConditionType {
             | Self::EvictionRequested => ConditionWriter::Controller,
             Self::Paused
             | Self::AgentConnected
+            | Self::UnsupportedAgent
             | Self::AccessCredentialsSynchronized
             | Self::SoftwareEmulation
             | Self::Unresponsive

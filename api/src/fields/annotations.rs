@@ -29,6 +29,7 @@ pub const ANNOTATIONS: &[Annotation] = &[
     read(annotation::VGA_DISPLAY_EFI, "launcher/plan/src/screen.rs"),
     read(annotation::FREE_PAGE_REPORTING_DISABLED, "launcher/plan/src/devices.rs"),
     read(annotation::SKIP_BACKUP_HOOKS, "controller/src/pod/metadata.rs"),
+    read(annotation::FAIL_FAST, "launcher/src/supervisor/prepare/order.rs"),
     Annotation {
         key: annotation::IGNITION,
         fate: Fate::Refused { when: When::Filled, why: super::NOT_YET, instead: "hand the data over by cloud-init" },

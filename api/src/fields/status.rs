@@ -52,11 +52,11 @@ pub(super) const MACHINE: &[Line] = &[
     read("", "created desiredGeneration observedGeneration printableStatus ready", VM),
     read("", "runStrategy", DECIDE),
     both("", "startFailure stateChangeRequests", Fate::Handed(DECIDE)),
-    both("", "storedMachine", Fate::Handed(VM)),
+    both("", "storedMachine volumeSnapshotStatuses", Fate::Handed(VM)),
     never(
         "",
         "changedBlockTracking instancetypeRef memoryDumpRequest preferenceRef restoreInProgress snapshotInProgress \
-         volumeRequests volumeSnapshotStatuses volumeUpdateState",
+         volumeRequests volumeUpdateState",
     ),
 ];
 

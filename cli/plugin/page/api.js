@@ -100,7 +100,8 @@ export async function put(path, body) {
   await (await ask(path, { method: "PUT", body: body === undefined ? undefined : JSON.stringify(body) })).text();
 }
 
-/** A websocket. A refusal comes as its only text, and is kept in `refused` when it closes. */
+/** A websocket. A refusal comes as a text, and is kept in `refused` when it closes. With what a console begins comes as its first text, and is the
+ * detail of an event `position`. */
 export function open(path, protocol = WATCH_PROTOCOL) {
   const address = new URL(path, location.href);
   address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
@@ -111,9 +112,21 @@ export function open(path, protocol = WATCH_PROTOCOL) {
   socket.addEventListener("message", (event) => {
     if (typeof event.data !== "string") return;
     event.stopImmediatePropagation();
-    socket.refused = parsed(event.data);
+    const begun = position(event.data);
+    if (begun) socket.dispatchEvent(new CustomEvent("position", { detail: begun }));
+    else socket.refused = parsed(event.data);
   });
   return socket;
+}
+
+/** With what a console begins: `position`, `resumed`, `missed`. */
+function position(text) {
+  try {
+    const begun = JSON.parse(text);
+    return typeof begun.position === "string" ? begun : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** A refusal that came as a text. */

@@ -5,6 +5,8 @@ import { Terminal } from "./vendor/xterm/lib/xterm.mjs";
 import { Session } from "./session.js";
 
 const SCROLLBACK_LINES = 5000;
+/** Of a terminal (RIS). It comes after what is still to be drawn, which a call of `reset` would not. */
+const RESET = "\x1bc";
 
 function view(place, one) {
   const terminal = new Terminal({
@@ -21,6 +23,15 @@ function view(place, one) {
   size.observe(place);
   const encoder = new TextEncoder();
   let socket;
+  // The place behind what was shown: the epoch is not known before anything was, and of a controller that says nothing of places.
+  let epoch, offset = 0, isShown = false;
+  const begin = ({ position, resumed, missed }) => {
+    // What follows was shown before, in part.
+    if (isShown && !resumed) terminal.write(RESET);
+    if (missed) terminal.write(`\r\n[${missed} bytes are missing here]\r\n`);
+    const [before, behind] = position.split(".");
+    [epoch, offset] = [before, Number(behind)];
+  };
   const send = (bytes) => { if (socket?.readyState === WebSocket.OPEN) socket.send(bytes); };
   terminal.onData((text) => send(encoder.encode(text)));
   terminal.onBinary((text) => send(Uint8Array.from(text, (one) => one.charCodeAt(0))));
@@ -32,9 +43,21 @@ function view(place, one) {
     ],
     attach(opened) {
       socket = opened;
+      let isBegun = false;
+      opened.addEventListener("position", ({ detail }) => { isBegun = true; begin(detail); });
       // What the guest prints faster than it can be drawn is held back here, by a limit of xterm.js itself.
-      opened.addEventListener("message", ({ data }) => terminal.write(new Uint8Array(data)));
+      opened.addEventListener("message", ({ data }) => {
+        if (!isBegun) {
+          isBegun = true;
+          epoch = undefined;
+          if (isShown) terminal.write(RESET);
+        }
+        isShown = true;
+        offset += data.byteLength;
+        terminal.write(new Uint8Array(data));
+      });
     },
+    parameter: () => `position=${epoch === undefined ? "new" : `${epoch}.${offset}`}`,
     detach() { socket = undefined; },
     focus() { terminal.focus(); },
     dispose() { size.disconnect(); terminal.dispose(); },

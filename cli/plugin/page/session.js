@@ -9,6 +9,12 @@ const TAKEN = 1001;
 const WAITS = [1000, 2000, 5000, 10_000, 20_000];
 /** A session that lived so long was a good one. */
 const GOOD = 10_000;
+/** Who connects again by itself ends no session: of the answer that there is one, the code of HTTP. It may be that of the connection that was
+ * lost, which is over a minute later. */
+const HELD = 503;
+const HELD_FOR = 70_000;
+const HELD_WAIT = 2000;
+const PRESERVED = "preserveSession=true";
 
 /** Keys that a browser keeps for itself, or that have to be pressed at once. */
 const isWayOut = (event) => event.ctrlKey && !event.altKey && (event.key === "]" || event.code === "BracketRight");
@@ -19,9 +25,10 @@ let current;
 export const closeCurrent = () => current?.close();
 
 export class Session {
-  #one; #verb; #view; #socket; #timer; #tries = 0; #began = 0; #closed; #over = false; #before = document.activeElement;
+  #one; #verb; #view; #socket; #timer; #tries = 0; #began = 0; #lost = 0; #closed; #over = false; #before = document.activeElement;
 
-  /** `make(place, one)` makes the view: `attach(socket)`, `detach()`, `focus()`, `tools`, `hint`, `dispose()`. */
+  /** `make(place, one)` makes the view: `attach(socket)`, `detach()`, `focus()`, `tools`, `hint`, `dispose()`,
+   * and `parameter()`, where it goes on from a place. */
   constructor(one, verb, title, make, closed) {
     [this.#one, this.#verb, this.#closed] = [one, verb, closed];
     const dialog = find("session");
@@ -50,12 +57,16 @@ export class Session {
     find("session-close").focus();
   };
 
+  /** By the user's wish, with the focus, or again by itself. */
   #connect(takesFocus) {
     clearTimeout(this.#timer);
     this.#drop();
     find("session-again").hidden = true;
     setText(find("session-state"), "Connecting …");
-    const socket = open(path.subresource(this.#one, "virtualmachineinstances", this.#verb), PROTOCOL);
+    const query = [takesFocus ? "" : PRESERVED, this.#view.parameter?.()].filter(Boolean).join("&");
+    const subresource = path.subresource(this.#one, "virtualmachineinstances", this.#verb);
+    const socket = open(query ? `${subresource}?${query}` : subresource, PROTOCOL);
+    if (takesFocus) this.#lost = 0;
     this.#socket = socket;
     socket.addEventListener("open", () => {
       if (socket !== this.#socket) return;
@@ -73,9 +84,14 @@ export class Session {
     find("session-again").hidden = false;
     // The token has ended: the page asks for another one.
     if (refused?.code === 401 || code === REFUSED + 401) unauthorized(refused);
+    if ((refused?.code || code - REFUSED) === HELD && Date.now() - this.#lost < HELD_FOR) {
+      this.#timer = setTimeout(() => this.#connect(false), HELD_WAIT);
+      return this.#say(`Waiting: ${refused?.message ?? "there is a session"}. Connecting again in ${HELD_WAIT / 1000} s …`);
+    }
     if (refused || code >= REFUSED) return this.#say(`Refused: ${refused ?? `code ${code - REFUSED}`}`);
-    if (code === TAKEN) return this.#say(`Ended: ${reason || "another user has connected"}`);
-    if (Date.now() - this.#began > GOOD && this.#began) this.#tries = 0;
+    if (code === TAKEN) return this.#say(`Ended: ${reason.replace(/^EOF: /, "") || "another user has connected"}`);
+    this.#lost = Date.now();
+    if (this.#lost - this.#began > GOOD && this.#began) this.#tries = 0;
     const wait = WAITS[this.#tries];
     this.#tries += 1;
     const why = reason || (code === 1000 ? "closed" : `the connection was lost (${code})`);

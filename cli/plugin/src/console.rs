@@ -3,17 +3,13 @@
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 use garboard_protocol::control::{ConsoleAccess, ControlRequest, Session};
 
-use crate::exit;
-use crate::failure::Failure;
-use crate::find;
-use crate::kubectl::{Kubectl, failed};
 use crate::line::{Incoming, Line, Outgoing};
 use crate::options::ConsoleMode;
 use crate::output::note;
-use crate::stream::{self, Stream, Streams};
 
 /// Ctrl-], as telnet and virtctl have it.
 pub const ESCAPE: u8 = 0x1d;
@@ -78,72 +74,109 @@ impl Drop for RawTerminal {
 
 /// Shows a machine's console at the terminal until one side leaves.
 pub(crate) fn view(mut line: Line) -> anyhow::Result<AttachmentEnd> {
-    line.open(ControlRequest::Console { access: ConsoleAccess::View, session: Session::None })?;
+    line.open(ControlRequest::Console { access: ConsoleAccess::View, session: Session::None, resume: None })?;
     line.incoming.set_patience(None);
     let _raw = RawTerminal::enter()?;
     relay(line.incoming, line.outgoing, io::stdin(), io::stdout())
 }
 
-/// Attaches the terminal to a machine's console until one side leaves, as the session of it, with these parameters.
-pub(crate) fn session(kubectl: &Kubectl, name: &str, parameters: &str) -> anyhow::Result<u8> {
-    let running = find::running(kubectl, name)?;
-    let machine = running.machine();
-    let streams = Streams::start(kubectl, running.subresource("console"))?;
-    let Stream { incoming, outgoing, ending } = streams.open(parameters).map_err(|failure| failed(advised(failure)))?;
-    let outcome = {
-        let _raw = RawTerminal::enter()?;
-        relay(incoming, outgoing, io::stdin(), io::stdout())
-    };
-    // Also where it shows first in what was typed.
-    if !matches!(outcome, Ok(AttachmentEnd::Detached))
-        && let Err(error) = stream::judge(&ending, &machine)
-    {
-        // The guest has left the cursor somewhere in a line.
-        note!("\r");
-        return Err(error);
-    }
-    report_end(outcome?, &machine);
-    Ok(exit::OK)
-}
-
-/// What to do about a session that is there.
-fn advised(failure: Failure) -> Failure {
-    if let Failure::Refused(text) = &failure
-        && text.contains("another client")
-        && !text.contains("--take-over")
-    {
-        return Failure::Refused(format!("{text}; watch with --view or replace it with --take-over"));
-    }
-    failure
-}
-
 /// What happened at one of the two ends.
 enum Happened {
-    Printed(Vec<u8>),
-    GuestEnded(io::Result<()>),
+    /// The guest printed, over the connection of this number.
+    Printed(u32, Vec<u8>),
+    GuestEnded(u32, io::Result<()>),
     Typed(Vec<u8>),
     /// Input from a pipe ended.
     TypedAll,
 }
 
-fn relay(
-    incoming: Incoming,
-    outgoing: Outgoing,
-    keyboard: impl Read + Send + 'static,
-    screen: impl Write,
-) -> anyhow::Result<AttachmentEnd> {
-    // One of each in flight: a slow terminal slows the guest's output down, as a serial port would.
-    let (sender, happened) = sync_channel(2);
-    let of_guest = sender.clone();
-    std::thread::spawn(move || {
-        let ended = forward(incoming, &of_guest, Happened::Printed);
-        let _ = of_guest.send(Happened::GuestEnded(ended));
-    });
-    std::thread::spawn(move || {
-        let _ = forward(keyboard, &sender, Happened::Typed);
-        let _ = sender.send(Happened::TypedAll);
-    });
-    serve(outgoing, happened, screen)
+/// Keyboard and screen, for one connection to a guest after another.
+pub(crate) struct Terminal<S> {
+    sender: SyncSender<Happened>,
+    happened: Receiver<Happened>,
+    screen: S,
+    /// The number of the last one.
+    connection: u32,
+}
+
+/// A connection that is over, or was left.
+pub(crate) struct Served {
+    /// Which of both.
+    pub(crate) over: Over,
+    /// The way to the guest. Dropping it closes the connection: before, nothing more should be taken from there.
+    pub(crate) guest: Outgoing,
+}
+
+/// How a connection was served.
+pub(crate) enum Over {
+    /// The user pressed Ctrl-].
+    Detached,
+    /// It ended, or broke.
+    Ended(io::Result<()>),
+}
+
+impl<S: Write> Terminal<S> {
+    /// Listens to the keyboard from now on.
+    pub(crate) fn new(keyboard: impl Read + Send + 'static, screen: S) -> Self {
+        // One of each in flight: a slow terminal slows the guest's output down, as a serial port would.
+        let (sender, happened) = sync_channel(2);
+        let typed = sender.clone();
+        std::thread::spawn(move || {
+            let _ = forward(keyboard, &typed, Happened::Typed);
+            let _ = typed.send(Happened::TypedAll);
+        });
+        Self { sender, happened, screen, connection: 0 }
+    }
+
+    /// Serves a connection until one side leaves.
+    pub(crate) fn serve(&mut self, incoming: Incoming, mut guest: Outgoing) -> anyhow::Result<Served> {
+        self.connection = self.connection.wrapping_add(1);
+        let (number, sender) = (self.connection, self.sender.clone());
+        std::thread::spawn(move || {
+            let ended = forward(incoming, &sender, |bytes| Happened::Printed(number, bytes));
+            let _ = sender.send(Happened::GuestEnded(number, ended));
+        });
+        // Of a connection that breaks what was printed before is shown, also where it shows first in what is typed.
+        let mut sent = Ok(());
+        loop {
+            match self.happened.recv()? {
+                Happened::Printed(from, bytes) if from == number => {
+                    self.screen.write_all(&bytes)?;
+                    self.screen.flush()?;
+                }
+                Happened::GuestEnded(from, ended) if from == number => {
+                    return Ok(Served { over: Over::Ended(ended.and(sent)), guest });
+                }
+                // Of a connection before.
+                Happened::Printed(..) | Happened::GuestEnded(..) => {}
+                Happened::Typed(bytes) => {
+                    let escape = bytes.iter().position(|byte| *byte == ESCAPE);
+                    if sent.is_ok() {
+                        let typed = &bytes[..escape.unwrap_or(bytes.len())];
+                        sent = guest.write_all(typed).and_then(|()| guest.flush());
+                    }
+                    if escape.is_some() {
+                        return Ok(Served { over: Over::Detached, guest });
+                    }
+                }
+                // Output is shown on until the machine closes the console. Neither a websocket nor the way through kubectl can be
+                // closed in one direction only.
+                Happened::TypedAll => {}
+            }
+        }
+    }
+
+    /// Waits without a connection; what is typed is dropped. Whether the user leaves.
+    pub(crate) fn leaves_within(&self, pause: Duration) -> bool {
+        let deadline = Instant::now() + pause;
+        loop {
+            match self.happened.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Happened::Typed(bytes)) if bytes.contains(&ESCAPE) => return true,
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+    }
 }
 
 /// Until the reader has no more, or the receiver is gone.
@@ -166,29 +199,23 @@ fn forward(
     }
 }
 
-/// At the end nothing more is taken from the guest, and then the way to it is closed: of the parameters the first is dropped last.
-fn serve(mut guest: Outgoing, happened: Receiver<Happened>, mut screen: impl Write) -> anyhow::Result<AttachmentEnd> {
-    loop {
-        match happened.recv()? {
-            Happened::Printed(bytes) => {
-                screen.write_all(&bytes)?;
-                screen.flush()?;
-            }
-            Happened::GuestEnded(ended) => {
-                ended?;
-                return Ok(AttachmentEnd::MachineEnded);
-            }
-            Happened::Typed(bytes) => {
-                let escape = bytes.iter().position(|byte| *byte == ESCAPE);
-                guest.write_all(&bytes[..escape.unwrap_or(bytes.len())])?;
-                guest.flush()?;
-                if escape.is_some() {
-                    return Ok(AttachmentEnd::Detached);
-                }
-            }
-            // Output is shown on until the machine closes the console. Neither a websocket nor the way through kubectl can be
-            // closed in one direction only.
-            Happened::TypedAll => {}
+/// Serves one connection.
+fn relay(
+    incoming: Incoming,
+    outgoing: Outgoing,
+    keyboard: impl Read + Send + 'static,
+    screen: impl Write,
+) -> anyhow::Result<AttachmentEnd> {
+    let mut terminal = Terminal::new(keyboard, screen);
+    let Served { over, guest } = terminal.serve(incoming, outgoing)?;
+    // Nothing more is taken from the guest, and then the way to it is closed.
+    drop(terminal);
+    drop(guest);
+    match over {
+        Over::Detached => Ok(AttachmentEnd::Detached),
+        Over::Ended(ended) => {
+            ended?;
+            Ok(AttachmentEnd::MachineEnded)
         }
     }
 }
@@ -242,18 +269,5 @@ mod tests {
         let left = relay(incoming, outgoing, io::Cursor::new(b"poweroff".to_vec()), &mut out).unwrap();
         assert_eq!((left, out.as_slice()), (AttachmentEnd::MachineEnded, &b"bye"[..]));
         assert_eq!(&machine.join().unwrap(), b"poweroff");
-    }
-
-    #[test]
-    fn a_refusal_of_a_session_says_how_to_get_the_console() {
-        let advised = |text: &str| advised(Failure::Refused(text.into())).to_string();
-        let hint = "watch with --view or replace it with --take-over";
-        assert_eq!(
-            advised("n/a: another client has opened this console"),
-            format!("n/a: another client has opened this console; {hint}")
-        );
-        let ours = format!("n/a: another client writes to this console; {hint}");
-        assert_eq!(advised(&ours), ours);
-        assert_eq!(advised("n/a: VMI is not running"), "n/a: VMI is not running");
     }
 }

@@ -9,6 +9,7 @@
 mod args;
 mod complete;
 pub mod console;
+mod console_session;
 mod dashboard;
 pub mod exit;
 mod explain;
@@ -57,11 +58,9 @@ use clap::Parser;
 use args::{ConsoleArgs, PluginCommand, QmpArgs};
 use console::AttachmentEnd;
 use exit::exit_error;
-use garboard_protocol::control::ConsoleAccess;
 use guest_action::GuestAction;
 use kubectl::Kubectl;
 use link::Link;
-use stream::PRESERVE_SESSION;
 
 /// The version of this program; images of the same version belong to it.
 pub const VERSION: &str = garboard_protocol::version!();
@@ -158,14 +157,13 @@ pub fn run(args: &PluginArgs) -> anyhow::Result<u8> {
 }
 
 fn attach(kubectl: &Kubectl, args: &ConsoleArgs) -> anyhow::Result<u8> {
-    match console::access(args.mode) {
-        ConsoleAccess::View => view(kubectl, args),
-        ConsoleAccess::Write => console::session(kubectl, &args.machine, PRESERVE_SESSION),
-        ConsoleAccess::TakeOver => console::session(kubectl, &args.machine, ""),
+    match console_session::run(kubectl, &args.machine, console::access(args.mode))? {
+        Some(code) => Ok(code),
+        None => view(kubectl, args),
     }
 }
 
-/// A viewer that types nothing is no session of the subresource, which has one: the way is the pod.
+/// To look on through the pod, where no stream of the subresource can be opened.
 fn view(kubectl: &Kubectl, args: &ConsoleArgs) -> anyhow::Result<u8> {
     let place = find::place(kubectl, &args.machine)?;
     let Link { line, mut exec } = Link::open(kubectl, &place)?;

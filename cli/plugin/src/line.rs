@@ -116,6 +116,7 @@ pub fn streaming(reply: ControlReply, machine: &str) -> anyhow::Result<()> {
         | ControlReply::AlreadySo
         | ControlReply::Done
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)) => {
             anyhow::bail!("unexpected answer {other:?}")
@@ -152,6 +153,7 @@ pub fn outcome(reply: ControlReply, machine: &str) -> anyhow::Result<Outcome> {
         | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Status(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_) => Ok(Outcome::Queued),

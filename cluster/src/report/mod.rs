@@ -5,6 +5,7 @@
 //! the guest agent reports, and the conditions that the agent writes. Everything else in a status is the controller's and stays as it
 //! is.
 
+mod agent;
 pub mod claims;
 pub mod condition;
 
@@ -17,11 +18,11 @@ use garboard_api::defaults::RUNTIME_USER;
 use garboard_api::v1::{
     CPUTopology, Machine, MemoryStatus, PersistentVolumeClaimInfo, SupervisorStatus, VirtualMachineInstance,
     VirtualMachineInstanceCondition, VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface,
-    VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus, VolumeStatus,
+    VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus, Volume, VolumeStatus,
 };
 use garboard_api::{Phase, Quantity};
 use garboard_plan::StoredMachine;
-use garboard_protocol::control::{self, CredentialsStatus, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
+use garboard_protocol::control::{self, CredentialsStatus, Ended, InterfaceStatus, PauseReason, Status};
 use garboard_protocol::exit::{Account, EndReason, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -77,7 +78,7 @@ pub fn next_status(seen: &Seen<'_>) -> Option<VirtualMachineInstanceStatus> {
         }
         (Some(ended), _) => end(&mut new, ended, seen.now),
     }
-    set_conditions(&mut new.conditions, report, seen.now);
+    set_conditions(&mut new.conditions, seen);
     (new != *old).then_some(new)
 }
 
@@ -136,7 +137,7 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
     set_memory(memory, &bytes);
     memory.memory_overhead = (report.overhead_bytes > 0).then(|| Quantity::from_bytes(report.overhead_bytes));
     status.stored_machine = report.stored.as_ref().filter(is_plannable).cloned().or(status.stored_machine.take());
-    status.volume_status = report.disks.iter().map(|disk| volume(disk, seen)).collect();
+    status.volume_status = volumes(seen);
     status.supervisor = report.supervisor.as_ref().map(supervisor);
     status.runtime_user = Some(u64::from(RUNTIME_USER));
     let cpu = seen.vmi.spec.domain.cpu.as_ref();
@@ -163,14 +164,21 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
 /// KubeVirt's `fsFreezeStatus` while file systems are frozen; otherwise there is none.
 const FROZEN: &str = "frozen";
 
-fn volume(disk: &DiskStatus, seen: &Seen<'_>) -> VolumeStatus {
-    let source = seen.vmi.spec.volumes.iter().find(|volume| volume.name == disk.volume);
-    let claim = source.and_then(|volume| volume.claim());
+/// All volumes by their names, also those that are no disk of the guest.
+fn volumes(seen: &Seen<'_>) -> Vec<VolumeStatus> {
+    let mut all: Vec<_> = seen.vmi.spec.volumes.iter().map(|volume| volume_status(volume, seen)).collect();
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all
+}
+
+fn volume_status(volume: &Volume, seen: &Seen<'_>) -> VolumeStatus {
+    let disk = seen.report.disks.iter().find(|disk| disk.volume == volume.name);
     let named = |name: &str| PersistentVolumeClaimInfo { claim_name: Some(name.to_owned()), ..Default::default() };
+    let claim = |name: &str| seen.claims.get(name).cloned().unwrap_or_else(|| named(name));
     VolumeStatus {
-        name: disk.volume.clone(),
-        target: disk.target.clone(),
-        persistent_volume_claim_info: claim.map(|name| seen.claims.get(name).cloned().unwrap_or_else(|| named(name))),
+        name: volume.name.clone(),
+        target: disk.map(|disk| disk.target.clone()).unwrap_or_default(),
+        persistent_volume_claim_info: volume.claim().map(claim),
         ..VolumeStatus::default()
     }
 }
@@ -187,7 +195,8 @@ fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMac
     // Behind address translation the guest is reached at the address of its pod, and does not know it.
     let translated = specified.is_some_and(|one| one.masquerade.is_some());
     let addresses = if translated { seen.addresses } else { &interface.addresses };
-    // A card is plugged in or not when the guest starts, and its specification does not change while it runs.
+    // A card is plugged in or not when the guest starts, and its specification does not change while it runs. QEMU is not asked: it has
+    // no question for the link of a card.
     let is_down = specified.is_some_and(|one| one.state.as_deref() == Some("down"));
     let primary = specified.is_some_and(|one| one.masquerade.is_some() || one.bridge.is_some());
     VirtualMachineInstanceNetworkInterface {
@@ -203,7 +212,8 @@ fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMac
     }
 }
 
-fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, report: &Status, now: Timestamp) {
+fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, seen: &Seen<'_>) {
+    let report = seen.report;
     // A supervisor that was just started has not asked the guest yet: what the one before it reported stays.
     let is_known = |kind: &VmiConditionType| {
         *kind != VmiConditionType::AccessCredentialsSynchronized
@@ -213,16 +223,18 @@ fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, report:
     let all = VmiConditionType::ALL.iter().copied();
     let kinds = all.filter(|kind| kind.writer() == ConditionWriter::Agent).filter(is_known);
     let changes =
-        kinds.map(|kind| condition_of(kind, report).map_or(ConditionChange::Remove(kind), ConditionChange::Set));
-    conditions::change(conditions, changes, now);
+        kinds.map(|kind| condition_of(kind, seen).map_or(ConditionChange::Remove(kind), ConditionChange::Set));
+    conditions::change(conditions, changes, seen.now);
 }
 
 /// What a report has about a condition of the agent's, while it holds.
-fn condition_of(kind: VmiConditionType, report: &Status) -> Option<Holding<'_>> {
+fn condition_of<'a>(kind: VmiConditionType, seen: &Seen<'a>) -> Option<Holding<'a>> {
+    let report = seen.report;
     let condition = match kind {
         VmiConditionType::Ended => return report.ended.as_ref().map(ended),
         VmiConditionType::Paused => paused(report),
         VmiConditionType::AgentConnected => agent_connected(report),
+        VmiConditionType::UnsupportedAgent => unsupported_agent(seen),
         VmiConditionType::AccessCredentialsSynchronized => access_credentials(report),
         VmiConditionType::SoftwareEmulation => slow(report),
         VmiConditionType::Unresponsive => unresponsive(report),
@@ -261,6 +273,14 @@ fn paused(report: &Status) -> Option<Holding<'_>> {
 
 fn agent_connected(report: &Status) -> Option<Holding<'_>> {
     report.guest.is_some().then(|| NewCondition::bare(VmiConditionType::AgentConnected, true))
+}
+
+/// KubeVirt's has its text as the reason. Of an agent whose commands are not known nothing is reported.
+fn unsupported_agent<'a>(seen: &Seen<'a>) -> Option<Holding<'a>> {
+    let missing = agent::missing(seen.report.guest.as_ref()?, seen.vmi);
+    let message = format!("the guest agent does not have these commands, or may not use them: {}", missing.join(", "));
+    let condition = NewCondition::bare(VmiConditionType::UnsupportedAgent, true);
+    (!missing.is_empty()).then(|| NewCondition { message: message.into(), ..condition })
 }
 
 /// KubeVirt's has no reason, and a message while it is False.
@@ -361,7 +381,19 @@ pub fn events(
         return pause_event(before, &status.conditions).into_iter().chain(credentials).collect();
     }
     let ended = condition(VmiConditionType::Ended).filter(|_| phase.is_final() && !phase_before.is_final());
-    credentials.into_iter().chain(ended.map(ended_event)).collect()
+    let unstarted = ended.filter(|_| phase_before < Phase::Running).and_then(sync_failed);
+    credentials.into_iter().chain(unstarted).chain(ended.map(ended_event)).collect()
+}
+
+/// The event of a machine that QEMU could not be started with, beside that of its end: KubeVirt's, which clients wait for.
+fn sync_failed(ended: &VirtualMachineInstanceCondition) -> Option<InstanceEvent> {
+    let reason = EndReason::read(ended.reason.as_deref().unwrap_or_default());
+    let note = ended.message.clone().unwrap_or_default();
+    matches!(reason, EndReason::NotStarted | EndReason::QemuFailed).then_some(InstanceEvent {
+        kind: EventType::Warning,
+        reason: Reason::SyncFailed,
+        note,
+    })
 }
 
 /// The event of a change of the condition.

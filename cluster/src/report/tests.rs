@@ -9,7 +9,8 @@ pub(crate) fn vmi(status: serde_json::Value) -> VirtualMachineInstance {
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
         "metadata": {"name": "vm", "namespace": "default", "uid": VMI, "resourceVersion": "7"},
         "spec": {"domain": {"cpu": {"cores": 2}, "devices": {"interfaces": [{"name": "default", "masquerade": {}}]}},
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}]},
+            "volumes": [{"name": "root", "containerDisk": {"image": "i"}},
+                {"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}, {"name": "away", "containerDisk": {"image": "j"}}]},
         "status": status,
     }))
     .unwrap()
@@ -63,8 +64,8 @@ fn a_running_machine_is_described() {
     let claim = json!({"claimName": "kept", "capacity": {"storage": "1Gi"}});
     assert_eq!(
         written["volumeStatus"],
-        json!([{"name": "root", "target": "vda"},
-        {"name": "data", "target": "sda", "persistentVolumeClaimInfo": claim}])
+        json!([{"name": "away", "target": ""}, {"name": "data", "target": "sda", "persistentVolumeClaimInfo": claim},
+            {"name": "root", "target": "vda"}])
     );
     assert_eq!(written["currentCPUTopology"], json!({"cores": 2, "sockets": 1, "threads": 1}));
     assert_eq!(kinds(&status), ["Ready"], "what is the controller's stays, and nothing is added");
@@ -153,6 +154,22 @@ fn conditions_come_and_go() {
 }
 
 #[test]
+fn an_agent_that_lacks_a_command_is_not_supported_until_it_has_it_or_goes() {
+    let with_agent = |commands: &[&str]| {
+        let missing_commands = commands.iter().map(|command| (*command).to_owned()).collect();
+        let guest = control::GuestStatus { missing_commands, ..Default::default() };
+        Status { guest: Some(guest), ..report(1) }
+    };
+    let lacking = next(&with_agent(&["guest-get-users", "guest-get-time"]), &vmi(scheduled())).unwrap();
+    assert_eq!(kinds(&lacking), ["Ready", "AgentConnected", "AgentVersionNotSupported"]);
+    let message = lacking.conditions[2].message.as_deref().unwrap();
+    assert!(message.ends_with(": guest-get-users, guest-get-time"), "{message}");
+    let before = with(vmi(scheduled()), lacking);
+    assert_eq!(kinds(&next(&with_agent(&[]), &before).unwrap()), ["Ready", "AgentConnected"]);
+    assert_eq!(kinds(&next(&report(2), &before).unwrap()), ["Ready"]);
+}
+
+#[test]
 fn the_credentials_of_the_guest_are_a_condition_that_another_supervisor_leaves_until_it_has_tried() {
     let tried = |synchronized, message: &str| {
         let credentials = control::CredentialsStatus { synchronized, message: message.to_owned() };
@@ -224,6 +241,27 @@ fn the_event_of_an_end_begins_with_its_cause() {
         let is_forced = cause == ExitCause::GracePeriodExceeded;
         assert_eq!(*kind == EventType::Normal, cause.is_success() || is_forced, "{note}");
     }
+}
+
+#[test]
+fn a_machine_that_qemu_could_not_be_started_with_has_another_event() {
+    let reasons = |before: Phase, cause: ExitCause| -> Vec<(Reason, EventType)> {
+        let status = next(&ended(cause), &vmi(scheduled())).unwrap();
+        let mut old = scheduled();
+        old["phase"] = json!(before.name());
+        events(vmi(old).status.as_ref(), &status).into_iter().map(|event| (event.reason, event.kind)).collect()
+    };
+    let (failed, stopped) = ((Reason::SyncFailed, EventType::Warning), (Reason::Stopped, EventType::Warning));
+    let not_started = || ExitCause::NotStarted { message: "no disk".into() };
+    for before in [Phase::Pending, Phase::Scheduling, Phase::Scheduled] {
+        assert_eq!(reasons(before, not_started()), [failed, stopped], "{before:?}");
+        assert_eq!(reasons(before, ExitCause::QemuFailed { code: 1 }), [failed, stopped], "{before:?}");
+        assert_eq!(reasons(before, ExitCause::GuestPanic), [stopped], "it was started: {before:?}");
+    }
+    assert_eq!(reasons(Phase::Running, ExitCause::QemuFailed { code: 1 }), [stopped]);
+    let status = next(&ended(not_started()), &vmi(scheduled())).unwrap();
+    let recorded = events(vmi(scheduled()).status.as_ref(), &status);
+    assert_eq!(recorded[0].note, message(&not_started(), &not_started().message()));
 }
 
 /// An event is of the change: not of each report that a run goes on, or is over.

@@ -47,12 +47,16 @@ pub enum DataVolumeProgress {
     Missing,
     /// The claim may be used.
     Done,
+    /// There is a claim of the name, and no DataVolume: it may be used as it is.
+    Claimed,
     /// Not yet; the phase that the importer reports.
     UnderWay(String),
     /// The claim waits for a pod that uses it, and only then is it filled.
     WaitsForConsumer,
-    /// It cannot be filled, and why.
+    /// It cannot be filled, and why. The importer tries again.
     Failed(String),
+    /// The importer has given it up, and why.
+    GivenUp(String),
 }
 
 /// By the DataVolume's name, which is its claim's.
@@ -68,10 +72,11 @@ pub fn names(spec: &VirtualMachineInstanceSpec) -> impl Iterator<Item = &str> {
 pub fn obstacle(data_volumes: &ProgressByName) -> Option<(&str, &DataVolumeProgress)> {
     let rank = |progress: &DataVolumeProgress| match progress {
         DataVolumeProgress::Missing => Some(0),
-        DataVolumeProgress::Failed(_) => Some(1),
-        DataVolumeProgress::UnderWay(_) => Some(2),
-        DataVolumeProgress::WaitsForConsumer => Some(3),
-        DataVolumeProgress::Done => None,
+        DataVolumeProgress::GivenUp(_) => Some(1),
+        DataVolumeProgress::Failed(_) => Some(2),
+        DataVolumeProgress::UnderWay(_) => Some(3),
+        DataVolumeProgress::WaitsForConsumer => Some(4),
+        DataVolumeProgress::Done | DataVolumeProgress::Claimed => None,
     };
     let keeping = data_volumes.iter().filter_map(|(name, progress)| Some((rank(progress)?, name.as_str(), progress)));
     keeping.min_by_key(|(rank, name, _)| (*rank, *name)).map(|(_, name, progress)| (name, progress))
@@ -83,12 +88,16 @@ pub fn message(name: &str, progress: &DataVolumeProgress) -> String {
     match progress {
         DataVolumeProgress::Missing => format!("the DataVolume {name} does not exist"),
         DataVolumeProgress::Done => format!("the DataVolume {name} is filled"),
+        DataVolumeProgress::Claimed => format!("the PersistentVolumeClaim {name} takes the place of a DataVolume"),
         DataVolumeProgress::UnderWay(phase) => format!("the DataVolume {name} is being filled: {phase}"),
         DataVolumeProgress::WaitsForConsumer => format!(
             "the DataVolume {name} waits for a first consumer, which a machine cannot be before it is filled; annotate it \
              with cdi.kubevirt.io/storage.bind.immediate.requested"
         ),
         DataVolumeProgress::Failed(why) => format!("the DataVolume {name} cannot be filled: {why}"),
+        DataVolumeProgress::GivenUp(why) => {
+            format!("the DataVolume {name} cannot be filled, and its importer has given it up: {why}")
+        }
     }
 }
 
@@ -124,6 +133,12 @@ pub fn of_template(vm: &VirtualMachine, template: &DataVolumeTemplateSpec) -> Dy
     }
 }
 
+/// Whether it is a copy of a claim, or of a snapshot of one, for which the importer asks for rights.
+pub(crate) fn copies_a_claim(volume: &DynamicObject) -> bool {
+    let source = &volume.data["spec"]["source"];
+    ["pvc", "snapshot"].iter().any(|kind| source.get(kind).is_some()) || volume.data["spec"].get("sourceRef").is_some()
+}
+
 /// Whether there is no such object, or no such kind: for that the API server answers with a plain text, which the client takes
 /// for no answer of Kubernetes' own.
 pub(crate) fn is_absent(status: &Status) -> bool {
@@ -139,14 +154,14 @@ fn asks_for_claim(volume: Option<&Value>) -> bool {
 /// How far one is; a claim without a DataVolume was filled by another program, or its DataVolume was deleted.
 fn progress(volume: Option<&Value>, claim: Option<&PersistentVolumeClaim>) -> DataVolumeProgress {
     let Some(volume) = volume else {
-        return if claim.is_some() { DataVolumeProgress::Done } else { DataVolumeProgress::Missing };
+        return if claim.is_some() { DataVolumeProgress::Claimed } else { DataVolumeProgress::Missing };
     };
     let phase = volume["status"]["phase"].as_str().unwrap_or("Pending");
     // With a volume populator the claim is bound when it is filled, so that its pod may wait for it.
     let is_populated = claim.and_then(|claim| claim.spec.as_ref()?.data_source_ref.as_ref()).is_some();
     match phase {
         "Succeeded" => DataVolumeProgress::Done,
-        "Failed" => DataVolumeProgress::Failed(import_error(volume).unwrap_or_else(|| phase.to_owned())),
+        "Failed" => DataVolumeProgress::GivenUp(import_error(volume).unwrap_or_else(|| phase.to_owned())),
         "WaitForFirstConsumer" | "PendingPopulation" if is_populated => DataVolumeProgress::Done,
         "WaitForFirstConsumer" => DataVolumeProgress::WaitsForConsumer,
         other => import_error(volume)
@@ -182,18 +197,34 @@ mod tests {
         let error = json!({"type": "Running", "status": "False", "reason": "Error", "message": "404 of the server"});
         let calm = json!({"type": "Running", "status": "True", "reason": "Pod is running"});
         assert_eq!(progress(None, None), DataVolumeProgress::Missing);
-        assert_eq!(progress(None, Some(&plain)), DataVolumeProgress::Done);
+        assert_eq!(progress(None, Some(&plain)), DataVolumeProgress::Claimed);
         for (phase, running, claim, wanted) in [
             ("Succeeded", &calm, &plain, DataVolumeProgress::Done),
             ("ImportInProgress", &calm, &plain, DataVolumeProgress::UnderWay("ImportInProgress".to_owned())),
             ("ImportInProgress", &error, &plain, DataVolumeProgress::Failed("404 of the server".to_owned())),
-            ("Failed", &calm, &plain, DataVolumeProgress::Failed("Failed".to_owned())),
+            ("Failed", &calm, &plain, DataVolumeProgress::GivenUp("Failed".to_owned())),
+            ("Failed", &error, &plain, DataVolumeProgress::GivenUp("404 of the server".to_owned())),
             ("WaitForFirstConsumer", &calm, &plain, DataVolumeProgress::WaitsForConsumer),
             ("PendingPopulation", &calm, &populated, DataVolumeProgress::Done),
         ] {
             assert_eq!(progress(Some(&of(phase, running.clone())), Some(claim)), wanted, "{phase}");
         }
         assert_eq!(progress(Some(&json!({})), None), DataVolumeProgress::UnderWay("Pending".to_owned()));
+    }
+
+    #[test]
+    fn what_copies_a_claim_is_known_by_its_source() {
+        for (source, expected) in [
+            (json!({"source": {"pvc": {"name": "golden", "namespace": "images"}}}), true),
+            (json!({"source": {"snapshot": {"name": "golden", "namespace": "images"}}}), true),
+            (json!({"sourceRef": {"kind": "DataSource", "name": "golden"}}), true),
+            (json!({"source": {"blank": {}}}), false),
+            (json!({}), false),
+        ] {
+            let data = json!({ "spec": source });
+            let volume = DynamicObject { types: None, metadata: ObjectMeta::default(), data };
+            assert_eq!(copies_a_claim(&volume), expected, "{source}");
+        }
     }
 
     #[test]
@@ -206,6 +237,7 @@ mod tests {
         }))
         .unwrap();
         let made = serde_json::to_value(of_template(&vm, &vm.spec.data_volume_templates[0])).unwrap();
+        assert!(!copies_a_claim(&of_template(&vm, &vm.spec.data_volume_templates[0])));
         assert_eq!(made["metadata"]["labels"], json!({"a": "b", "kubevirt.io/created-by": "u"}));
         assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "u");
         assert_eq!(made["spec"]["storage"]["resources"]["requests"]["storage"], "1Gi");

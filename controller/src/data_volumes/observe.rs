@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use garboard_api::DnsSubdomain;
+use garboard_api::v1::cdi::DataVolumeTemplateSpec;
+use garboard_api::{DnsSubdomain, VirtualMachine};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{Api, Client};
 use serde_json::Value;
 
-use super::{ProgressByName, asks_for_claim, is_absent, progress};
+use super::{DataVolumeProgress, ProgressByName, asks_for_claim, is_absent, progress};
 use crate::context::{ReconcileError, while_trying};
 use crate::reconcilers::{Leader, Waiter};
-use crate::stores::{Cached, DataVolumes, VolumeClaims};
+use crate::stores::{Cached, DataVolumes, ObjectKey, VolumeClaims};
 
 /// Claims by their name; one that does not exist is not among them.
 pub(crate) type Claims = BTreeMap<String, PersistentVolumeClaim>;
@@ -60,10 +61,42 @@ pub(crate) async fn data_volumes(
     let asked = volumes.iter().filter(|(_, volume)| asks_for_claim(volume.as_ref()));
     let asked = asked.map(|(name, _)| (*name).to_owned());
     let claims = claims(leader, namespace, asked, &waiter).await?;
-    Ok(volumes
-        .into_iter()
-        .map(|(name, volume)| (name.to_owned(), progress(volume.as_ref(), claims.get(name))))
-        .collect())
+    let found = |name: &str, volume: Option<Value>| {
+        let found = progress(volume.as_ref(), claims.get(name));
+        // Without an importer no DataVolume can be made beside a claim.
+        if found == DataVolumeProgress::Claimed && served.is_none() { DataVolumeProgress::Done } else { found }
+    };
+    Ok(volumes.into_iter().map(|(name, volume)| (name.to_owned(), found(name, volume))).collect())
+}
+
+/// Of the DataVolumes that a machine brings along and that are still to be made: the claim that each copies, if it does not exist. A
+/// question that is not answered is no reason to say so.
+pub(crate) async fn absent_sources(
+    leader: &Leader,
+    vm: &VirtualMachine,
+    progress: &ProgressByName,
+) -> BTreeMap<String, String> {
+    let mut absent = BTreeMap::new();
+    for template in &vm.spec.data_volume_templates {
+        let name = template.metadata.as_ref().and_then(|metadata| metadata.name.as_deref()).unwrap_or_default();
+        let is_made = progress.get(name) != Some(&DataVolumeProgress::Missing);
+        let Some(source) = source_claim(vm, template).filter(|_| !is_made) else { continue };
+        let api: Api<Cached<VolumeClaims>> = Api::namespaced(leader.context.client.clone(), &source.namespace);
+        let is_known = leader.claims.named(&source.namespace, &source.name).is_some();
+        if !is_known && matches!(api.get_opt(&source.name).await, Ok(None)) {
+            absent.insert(name.to_owned(), format!("{}/{}", source.namespace, source.name));
+        }
+    }
+    absent
+}
+
+/// The claim that a DataVolume copies, if both of its names can exist.
+fn source_claim(vm: &VirtualMachine, template: &DataVolumeTemplateSpec) -> Option<ObjectKey> {
+    let source = template.spec.source.as_ref()?.pvc.as_ref()?;
+    let own = vm.metadata.namespace.as_deref().unwrap_or_default();
+    let namespace = if source.namespace.is_empty() { own } else { source.namespace.as_str() };
+    let can_exist = may_exist(namespace) && may_exist(&source.name);
+    can_exist.then(|| ObjectKey::new(namespace, &source.name))
 }
 
 /// Of the API server: the watch may not have been opened yet since the cluster was given an importer.

@@ -96,6 +96,7 @@ impl<'a> NumberedChange<'a> {
             | ControlReply::Done
             | ControlReply::Streaming
             | ControlReply::Session
+            | ControlReply::Resumed(_)
             | ControlReply::Healthy
             | ControlReply::Guest(_)
             | ControlReply::Denied { .. } => Err(ControlError::NoStatus),

@@ -64,6 +64,8 @@ fn annotations(input: &PodInput<'_>, name: &str, resources: &Resources, order: S
     let mut all = vmi.metadata.annotations.clone().unwrap_or_default();
     // Supervisor and agent trust what a pod has under our own domain: only the controller writes it.
     all.retain(|key, _| !["kubectl.kubernetes.io/", "garboard.dev/"].iter().any(|domain| key.starts_with(domain)));
+    // They are about the instance.
+    annotation::OBSERVED_API_VERSIONS.iter().for_each(|key| drop(all.remove(*key)));
     all.extend(own.into_iter().map(|(key, value)| (key.to_owned(), value)));
     if !skips_backup_hooks(vmi) {
         all.extend(backup_hooks());

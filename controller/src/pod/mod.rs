@@ -130,7 +130,9 @@ impl PodRefusal {
             Self::NoClaim { .. } | Self::DataVolume { progress: DataVolumeProgress::Missing, .. } => {
                 Reason::FailedPvcNotFound
             }
-            Self::DataVolume { progress: DataVolumeProgress::Failed(_), .. } => Reason::FailedDataVolumeImport,
+            Self::DataVolume { progress: DataVolumeProgress::Failed(_) | DataVolumeProgress::GivenUp(_), .. } => {
+                Reason::FailedDataVolumeImport
+            }
             Self::DataVolume { .. } => Reason::NotAllDataVolumesReady,
             Self::ClaimLeaves { .. } => Reason::BackendStorageNotReady,
             Self::Plan(_)
@@ -148,6 +150,12 @@ impl PodRefusal {
             self,
             Self::DataVolume { progress: DataVolumeProgress::UnderWay(_) | DataVolumeProgress::WaitsForConsumer, .. }
         )
+    }
+
+    /// Whether waiting does not help, and the instance has failed.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::DataVolume { progress: DataVolumeProgress::GivenUp(_), .. })
     }
 
     /// Whether an importer is at work on it.

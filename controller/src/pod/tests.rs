@@ -369,13 +369,20 @@ fn what_an_earlier_start_decided_reaches_the_launcher() {
 #[test]
 fn what_kubectl_remembers_of_a_manifest_is_left_out() {
     let mut vmi = instance(&json!([]), &json!({}));
-    let annotations = [("kubectl.kubernetes.io/last-applied-configuration", "MANIFEST"), ("kept", "1")];
+    let annotations = [
+        ("kubectl.kubernetes.io/last-applied-configuration", "MANIFEST"),
+        ("kubevirt.io/latest-observed-api-version", "v1"),
+        ("kubevirt.io/storage-observed-api-version", "v1"),
+        ("kept", "1"),
+    ];
     vmi.metadata.annotations = Some(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
     let image = LauncherImage { reference: "launcher".to_owned(), pull_policy: "Never".to_owned() };
     let config = ClusterConfig::offline();
     let input = PodInput { vmi: &vmi, claims: &BTreeMap::new(), launcher_image: &image, config: &config };
     let pod = launcher_pod(&input).unwrap();
     assert!(!serde_json::to_string(&pod).unwrap().contains("MANIFEST"));
+    let mut keys = pod.metadata.annotations.as_ref().unwrap().keys();
+    assert!(!keys.any(|key| key.ends_with("observed-api-version")), "they are about the instance");
     assert_eq!(order(&pod).vmi["metadata"]["annotations"]["kept"], "1");
 }
 

@@ -1,6 +1,7 @@
 //! The kinds that are watched, and what is kept of each.
 
 use garboard_api::conditions::PodConditionType;
+use garboard_api::metadata::annotation;
 use garboard_api::v1::KubeVirt;
 use garboard_api::validate::review;
 use garboard_api::{ClusterConfig, VirtualMachine, VirtualMachineInstance, remnant_of_instance};
@@ -147,7 +148,9 @@ impl Kind for Pods {
         ];
         match path {
             ["metadata"] => ["labels", "managedFields", "generateName", "selfLink"].contains(&key),
-            ["metadata", "annotations"] => ![claims::ANNOTATION, WRITTEN_IMAGE].contains(&key),
+            ["metadata", "annotations"] => {
+                ![claims::ANNOTATION, WRITTEN_IMAGE].contains(&key) && !annotation::OF_DESCHEDULER.contains(&key)
+            }
             ["spec"] => !["nodeName", "containers", "initContainers"].contains(&key),
             ["status"] => !OF_STATUS.contains(&key),
             _ => false,

@@ -46,6 +46,7 @@ pub(super) async fn read(
         | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Healthy => Err(unexpected()),
     }
 }
@@ -141,6 +142,7 @@ mod tests {
             kernel: text("6.1.0"),
             agent_version: text("7.2.22"),
             system,
+            missing_commands: Vec::new(),
         };
         let disks = vec![GuestFileSystemDisk { bus: "virtio".into(), serial: text("root") }];
         let file_system = GuestFileSystem {

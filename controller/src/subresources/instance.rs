@@ -73,7 +73,7 @@ pub(super) async fn change(
     let vmi = instance(serving, call).await?;
     instance::may_ask(question, &vmi)?;
     if !dry_run {
-        let done = carry_out(serving, &vmi, by, change).await;
+        let done = carry_out(serving, &vmi, by, change).await.map_err(|refusal| of_guest(question, refusal));
         if let Some(event) = event_of(question, &done) {
             serving.context.record(&vmi.object_ref(&()), event);
         }
@@ -90,7 +90,7 @@ fn event_of(question: Question, done: &Result<(), Refusal>) -> Option<NewEvent> 
         (Question::SoftReboot, Ok(())) => {
             Some(NewEvent::normal(Reason::SoftRebooted, "the guest was asked by a user to shut down and start again"))
         }
-        (Question::Freeze, Err(Refusal::Conflict(why) | Refusal::Internal(why))) => {
+        (Question::Freeze, Err(Refusal::Internal(why))) => {
             Some(NewEvent::warning(Reason::FreezeError, format!("the file systems could not be frozen: {why}")))
         }
         (
@@ -129,9 +129,21 @@ async fn carry_out(
         ControlReply::Status(_)
         | ControlReply::Streaming
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_) => Err(unexpected()),
     }
+}
+
+/// A freeze or a thaw that its supervisor denies has failed in the guest: KubeVirt's answer, with the name of its command.
+fn of_guest(question: Question, refusal: Refusal) -> Refusal {
+    let command = match question {
+        Question::Freeze => "Freeze",
+        Question::Unfreeze => "Unfreeze",
+        Question::Pause | Question::Unpause | Question::Reset | Question::SoftReboot => return refusal,
+    };
+    let Refusal::Conflict(why) = refusal else { return refusal };
+    Refusal::Internal(format!("command {command} failed: {why}"))
 }
 
 pub(super) fn unexpected() -> Refusal {
@@ -167,11 +179,11 @@ mod tests {
         let normal = |reason| Some((EventReason::Of(reason), EventType::Normal));
         assert_eq!(reason(Question::Reset, Ok(())), normal(Reason::Reset));
         assert_eq!(reason(Question::SoftReboot, Ok(())), normal(Reason::SoftRebooted));
-        let refused = || Err(Refusal::Conflict("no guest agent is connected".to_owned()));
+        let refused = || Err(Refusal::Internal("the QEMU guest agent is not connected".to_owned()));
         let warned = Some((EventReason::Of(Reason::FreezeError), EventType::Warning));
         assert_eq!(reason(Question::Freeze, refused()), warned);
         let recorded = event_of(Question::Freeze, &refused()).unwrap();
-        assert!(recorded.note.contains("no guest agent is connected"), "{}", recorded.note);
+        assert!(recorded.note.contains("the QEMU guest agent is not connected"), "{}", recorded.note);
         for question in [Question::Pause, Question::Unpause, Question::Reset, Question::SoftReboot, Question::Unfreeze]
         {
             assert_eq!(reason(question, refused()), None, "the caller has the answer: {question:?}");

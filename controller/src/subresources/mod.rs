@@ -19,6 +19,7 @@ mod forward;
 mod guest;
 mod health;
 mod instance;
+mod leaving;
 pub(crate) mod limits;
 mod not_here;
 mod peer;

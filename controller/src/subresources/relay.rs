@@ -9,6 +9,9 @@
 //! that closes has its last bytes written, and then the machine's side is closed for writing.
 
 use std::io;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -21,11 +24,12 @@ use futures::{SinkExt, StreamExt};
 use garboard_protocol::text::printable;
 use garboard_subresources::refusal::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, interval_at};
+use tokio::time::{Instant, interval_at, sleep_until};
 
+use super::leaving::{OpenStream, Replica};
 use super::shares::StreamTurn;
 
-/// The subprotocol of KubeVirt's clients: binary frames of bytes, and nothing else.
+/// The subprotocol of KubeVirt's clients: binary frames of bytes, and nothing else unless it was asked for.
 const PLAIN: &str = "plain.kubevirt.io";
 /// The largest frame of a client, and of us, bytes. What a person types is short; VNC pastes and datagrams are not.
 pub(super) const LARGEST_FRAME: usize = 64 * 1024;
@@ -36,6 +40,13 @@ const READ_OF_CLIENT: usize = 8 * 1024;
 /// How often a client is sent a ping, so that proxies keep the connection, and a pong that it did not ask for: the clients of
 /// KubeVirt give up after a minute without one, and theirs waits behind what a slow guest does not read (RFC 6455, 5.5.3).
 const PING_EVERY: Duration = Duration::from_secs(20);
+/// How long nothing may come from a client, which answers each ping: KubeVirt's limit. One whose computer is gone would have its
+/// session for as long as the kernels on the way try to reach it, some 15 minutes.
+const SILENCE: Duration = Duration::from_secs(60);
+/// What a client reads that is there all the same.
+const SILENT: &str = "nothing came from this client for 60 s";
+/// What a client reads whose replica ends, with [`close_code::RESTART`].
+const REPLACED: &str = "this controller ends; connect again, and another one answers";
 /// How long the other side may take to end when one side has.
 const LINGER: Duration = Duration::from_secs(5);
 /// The longest reason of a close frame, bytes: the whole frame has 125, and two are the code (RFC 6455, 5.5).
@@ -46,6 +57,8 @@ const LONGEST_REASON: usize = 123;
 pub(super) enum Next {
     /// One message for the client.
     Bytes(Bytes),
+    /// A message that is none of the stream's bytes, for a client that asked for it.
+    Text(String),
     /// Nothing more: how the client's side is closed.
     End(CloseFrame),
 }
@@ -136,36 +149,105 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Sink for Writer<W> {
     }
 }
 
+/// A websocket that a request asks for.
+pub(super) struct Socket {
+    upgrade: WebSocketUpgrade,
+    /// Tests have streams without one.
+    replica: Option<Replica>,
+}
+
 /// The websocket that a request asks for.
 ///
 /// # Errors
 /// It asks for none.
-pub(super) async fn websocket(head: &mut Parts) -> Result<WebSocketUpgrade, Refusal> {
+pub(super) async fn websocket(head: &mut Parts) -> Result<Socket, Refusal> {
     let socket = WebSocketUpgrade::from_request_parts(head, &()).await;
     let socket = socket.map_err(|rejection| Refusal::BadRequest(format!("this is a websocket: {rejection}")))?;
     let bounded = socket.max_message_size(LARGEST_FRAME).max_frame_size(LARGEST_FRAME);
-    Ok(bounded.read_buffer_size(READ_OF_CLIENT).protocols([PLAIN]))
+    let upgrade = bounded.read_buffer_size(READ_OF_CLIENT).protocols([PLAIN]);
+    Ok(Socket { upgrade, replica: head.extensions.get().cloned() })
 }
 
 /// Answers with 101, and copies both ways from then on. The turn ends with the stream.
-pub(super) fn answer(socket: WebSocketUpgrade, source: impl Source, sink: impl Sink, turn: StreamTurn) -> Response {
-    socket.on_upgrade(move |socket| async move {
-        relay(socket, source, sink).await;
+pub(super) fn answer(socket: Socket, source: impl Source, sink: impl Sink, turn: StreamTurn) -> Response {
+    let mut open = socket.replica.map(|replica| replica.opened());
+    socket.upgrade.on_upgrade(move |socket| async move {
+        relay(socket, source, sink, open.as_mut()).await;
+        drop(open);
         drop(turn);
     })
+}
+
+/// Returns when the replica that serves a stream ends.
+async fn replaced(open: Option<&mut OpenStream>) {
+    match open {
+        Some(open) => open.is_to_end().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// When a client gave its last sign of life; nothing while it is not listened to, because the machine's side does not take what it
+/// has sent.
+struct Contact(Mutex<Option<Instant>>);
+
+impl Contact {
+    fn begin() -> Self {
+        Self(Mutex::new(Some(Instant::now())))
+    }
+
+    /// It has sent something, or is listened to again.
+    fn listen(&self) {
+        *self.lock() = Some(Instant::now());
+    }
+
+    fn pause(&self) {
+        *self.lock() = None;
+    }
+
+    /// Waits for what is sent. A client that made room for it first is there, however far it is behind.
+    async fn sent<T>(&self, sending: impl Future<Output = T>) -> T {
+        let mut sending = pin!(sending);
+        if let Poll::Ready(sent) = futures::poll!(sending.as_mut()) {
+            return sent;
+        }
+        let sent = sending.await;
+        if let Some(last) = self.lock().as_mut() {
+            *last = Instant::now();
+        }
+        sent
+    }
+
+    /// Returns when there was none for too long.
+    async fn silence(&self) {
+        loop {
+            let last = *self.lock();
+            if last.is_some_and(|last| last.elapsed() >= SILENCE) {
+                return;
+            }
+            sleep_until(last.unwrap_or_else(Instant::now) + SILENCE).await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Which side has ended.
 enum Ended {
     Client,
+    /// The machine's side, or the stream is given up: how the client's is closed.
     Machine(CloseFrame),
 }
 
-async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink) {
+async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink, open: Option<&mut OpenStream>) {
     let (mut to_client, mut from_client) = socket.split();
+    let contact = Contact::begin();
     let ended = tokio::select! {
-        ended = send(&mut source, &mut to_client) => ended,
-        ended = receive(&mut from_client, &mut sink) => ended,
+        ended = send(&mut source, &mut to_client, &contact) => ended,
+        ended = receive(&mut from_client, &mut sink, &contact) => ended,
+        () = contact.silence() => Ended::Machine(close(close_code::ERROR, SILENT)),
+        () = replaced(open) => Ended::Machine(close(close_code::RESTART, REPLACED)),
     };
     let last = async {
         match ended {
@@ -173,7 +255,7 @@ async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink) 
                 // The answer to its close frame.
                 let _ = to_client.flush().await;
                 if sink.finish().await == Then::Drain {
-                    while let Next::Bytes(_) = source.next().await {}
+                    while let Next::Bytes(_) | Next::Text(_) = source.next().await {}
                 }
             }
             Ended::Machine(frame) => {
@@ -186,12 +268,13 @@ async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink) 
     let _ = tokio::time::timeout(LINGER, last).await;
 }
 
-async fn send(source: &mut impl Source, client: &mut SplitSink<WebSocket, Message>) -> Ended {
+async fn send(source: &mut impl Source, client: &mut SplitSink<WebSocket, Message>, contact: &Contact) -> Ended {
     let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
     loop {
         let sent = tokio::select! {
             next = source.next() => match next {
-                Next::Bytes(bytes) => client.send(Message::Binary(bytes)).await,
+                Next::Bytes(bytes) => contact.sent(client.send(Message::Binary(bytes))).await,
+                Next::Text(text) => client.send(Message::Text(text.into())).await,
                 Next::End(frame) => return Ended::Machine(frame),
             },
             _ = pings.tick() => match client.feed(Message::Pong(Bytes::new())).await {
@@ -206,14 +289,16 @@ async fn send(source: &mut impl Source, client: &mut SplitSink<WebSocket, Messag
 }
 
 /// Reading a ping sends its pong.
-async fn receive(client: &mut SplitStream<WebSocket>, sink: &mut impl Sink) -> Ended {
+async fn receive(client: &mut SplitStream<WebSocket>, sink: &mut impl Sink, contact: &Contact) -> Ended {
     while let Some(Ok(message)) = client.next().await {
+        contact.pause();
         let put = match message {
             Message::Binary(bytes) => sink.put(bytes).await,
             Message::Text(text) => sink.put(text.into()).await,
             Message::Ping(_) | Message::Pong(_) => Ok(()),
             Message::Close(_) => return Ended::Client,
         };
+        contact.listen();
         if let Err(error) = put {
             return Ended::Machine(broken(&error));
         }
@@ -238,5 +323,46 @@ mod tests {
             assert!(shown.starts_with(expected) && shown.len() <= LONGEST_REASON, "{shown:?}");
             assert!(!shown.contains('\u{1b}'), "{shown:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_silent_that_sends_nothing_and_takes_nothing() {
+        let begun = Instant::now();
+        Contact::begin().silence().await;
+        assert!(begun.elapsed() >= SILENCE && begun.elapsed() < SILENCE * 2, "{:?}", begun.elapsed());
+    }
+
+    /// Whether it is silent after nearly three times that long, in which something happened twice.
+    async fn is_silent_although<F: Future<Output = ()>>(happens: impl Fn(Contact) -> F) -> bool {
+        tokio::time::timeout(SILENCE * 3 - Duration::from_secs(3), happens(Contact::begin())).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_there_that_sends_or_makes_room_and_none_is_judged_that_is_not_listened_to() {
+        let pause = || tokio::time::sleep(SILENCE - Duration::from_secs(1));
+        let silent = is_silent_although(|contact| async move {
+            let sends = async {
+                contact.sent(pause()).await;
+                pause().await;
+                contact.listen();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = sends => {}
+                () = contact.silence() => {}
+            }
+        });
+        assert!(!silent.await, "it made room, and then sent something");
+        let silent = is_silent_although(|contact| async move {
+            contact.pause();
+            contact.sent(pause()).await;
+            contact.silence().await;
+        });
+        assert!(!silent.await, "its messages are not read");
+        let silent = is_silent_although(|contact| async move {
+            contact.sent(std::future::ready(())).await;
+            contact.silence().await;
+        });
+        assert!(silent.await, "what the kernel takes at once is no sign of it");
     }
 }

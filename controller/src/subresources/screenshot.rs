@@ -52,6 +52,7 @@ pub(super) async fn take(
         | ControlReply::AlreadySo
         | ControlReply::Done
         | ControlReply::Session
+        | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_) => return Err(unexpected()),
     }

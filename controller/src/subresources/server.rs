@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::any;
+use axum::{Extension, Router};
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use axum_server::{Handle, Server};
 use futures::StreamExt;
@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::admit::admit;
 use super::answer::answer;
 use super::health::Health;
+use super::leaving::Replica;
 use super::limits::{
     ASKS_OF_AN_INSTANCE, INSTANCE_WITHIN, LIMITS, PLACES, REQUESTS_OF_A_CONNECTION, STREAMS, WAITING_OF_AN_INSTANCE,
     WINDOW_OF_A_CONNECTION, WINDOW_OF_A_REQUEST,
@@ -125,7 +126,8 @@ pub async fn run(
     };
     let reloading = RustlsConfig::from_config(config);
     let serving = Serving::new(context, header, nodes, STREAMS);
-    let routes = stages.closing(routes(serving));
+    let replica = Replica::new(stages.clone());
+    let routes = stages.closing(routes(serving)).layer(Extension(replica.clone()));
     let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(PLACES.handshake);
     let acceptor = PeerAcceptor(tls.acceptor(Listener::new(PLACES)));
     let handle = Handle::new();
@@ -145,11 +147,13 @@ pub async fn run(
             }
         }
     };
-    tokio::select! {
+    let outcome = tokio::select! {
         outcome = server.serve(routes.into_make_service()) => outcome,
         () = reload => Ok(()),
         () = stages.drain(handle) => Ok(()),
-    }
+    };
+    replica.closed().await;
+    outcome
 }
 
 /// A server whose connections of HTTP/2 have room for the bodies of all their requests, also while none of them is read.

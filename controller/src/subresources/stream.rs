@@ -7,6 +7,7 @@ use axum::extract::ws::close_code;
 use axum::http::request::Parts;
 use axum::response::Response;
 use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest, Session};
+use garboard_protocol::position::{Begun, NoPosition, Resume};
 use garboard_protocol::session::{Decoder, Part};
 use garboard_protocol::text::printable;
 use garboard_subresources::refusal::Refusal;
@@ -20,6 +21,10 @@ use super::relay::{self, Next, READ_AT_ONCE, Reader, Source, Then, Writer};
 use super::server::Serving;
 use crate::nodes::control::{Requester, ask};
 
+/// How the reason of a session that is over begins. KubeVirt's close has no frame, so that programs that use its client look for this
+/// word in the error, of which the reason is a part.
+const OVER: &str = "EOF";
+
 /// Opens a stream to the supervisor, and only then answers with 101: before it, a refusal is a `Status`.
 pub(super) async fn open(
     serving: &Serving,
@@ -28,11 +33,20 @@ pub(super) async fn open(
     which: Which,
     mut head: Parts,
 ) -> Result<Response, Refusal> {
-    let session = if options::preserves_session(head.uri.query())? { Session::Only } else { Session::Replace };
+    let preserves = options::preserves_session(head.uri.query())?;
+    let session = match (looks_on(which, head.uri.query())?, preserves) {
+        (true, _) => Session::None,
+        (false, true) => Session::Only,
+        (false, false) => Session::Replace,
+    };
     let vmi = get_instance(serving, call).await?;
     instance::may_open(which, &vmi)?;
+    let place = resume(which, head.uri.query())?;
+    let names_place = place.is_some();
+    // Who looks on gets parts too, and the reason of an end.
+    let resume = place.or((session == Session::None).then_some(Resume::New));
     let request = match which {
-        Which::Console => ControlRequest::Console { access: keyboard(session), session },
+        Which::Console => ControlRequest::Console { access: keyboard(session), session, resume },
         Which::Vnc => ControlRequest::Vnc { session },
         Which::UsbRedir => ControlRequest::UsbRedir,
     };
@@ -47,7 +61,12 @@ pub(super) async fn open(
     match reply {
         ControlReply::Session => {
             tracing::info!(?session, "a stream is opened");
-            Ok(relay::answer(socket, SessionParts::of(reader), writer, turn))
+            Ok(relay::answer(socket, SessionParts::of(reader, None), writer, turn))
+        }
+        ControlReply::Resumed(begun) => {
+            tracing::info!(?session, resumed = begun.resumed, "a console is opened");
+            let begun = names_place.then_some(begun);
+            Ok(relay::answer(socket, SessionParts::of(reader, begun), writer, turn))
         }
         // One of several: a slot for a USB device, or what a supervisor of a version before sessions has.
         ControlReply::Streaming => {
@@ -64,12 +83,33 @@ pub(super) async fn open(
     }
 }
 
+/// With what a console is to begin (`?position=`): a parameter of ours, for clients that connect again by themselves. They get a text first
+/// that says with what it does ([`Begun`]).
+fn resume(which: Which, query: Option<&str>) -> Result<Option<Resume>, Refusal> {
+    let Some(text) = options::parameter(query, "position") else { return Ok(None) };
+    if which != Which::Console {
+        return Err(Refusal::BadRequest("position: only a console has places".to_owned()));
+    }
+    let refused = |error: NoPosition| Refusal::BadRequest(format!("position: {error}"));
+    text.parse::<Resume>().map(Some).map_err(refused)
+}
+
+/// Whether a client only looks on: of a console, which has many viewers.
+fn looks_on(which: Which, query: Option<&str>) -> Result<bool, Refusal> {
+    let looks_on = options::looks_on(query)?;
+    if looks_on && which != Which::Console {
+        return Err(Refusal::BadRequest("view: only a console is opened to look on".to_owned()));
+    }
+    Ok(looks_on)
+}
+
 /// Who ends no session takes the keyboard from nobody either. KubeVirt has the parameter for the screen alone; its clients send it to
 /// no console.
 const fn keyboard(session: Session) -> ConsoleAccess {
     match session {
+        Session::None => ConsoleAccess::View,
         Session::Only => ConsoleAccess::Write,
-        Session::Replace | Session::None => ConsoleAccess::TakeOver,
+        Session::Replace => ConsoleAccess::TakeOver,
     }
 }
 
@@ -86,24 +126,31 @@ fn denied(which: Which, session: Session, reason: &str) -> Refusal {
 
 /// What a supervisor sends in a session.
 struct SessionParts<R> {
+    /// What the client reads first.
+    begun: Option<Begun>,
     from: R,
     buffer: Vec<u8>,
     decoder: Decoder,
 }
 
 impl<R> SessionParts<R> {
-    fn of(from: R) -> Self {
-        Self { from, buffer: vec![0; READ_AT_ONCE], decoder: Decoder::default() }
+    fn of(from: R, begun: Option<Begun>) -> Self {
+        Self { begun, from, buffer: vec![0; READ_AT_ONCE], decoder: Decoder::default() }
     }
 }
 
 impl<R: AsyncRead + Unpin + Send + 'static> Source for SessionParts<R> {
     async fn next(&mut self) -> Next {
+        if let Some(text) = self.begun.take().and_then(|begun| serde_json::to_string(&begun).ok()) {
+            return Next::Text(text);
+        }
         loop {
             match self.decoder.next_part() {
                 Ok(Some(Part::Bytes(bytes))) => return Next::Bytes(Bytes::from(bytes)),
                 // Clients that connect again by themselves do not after this code; two of them would end each other for ever.
-                Ok(Some(Part::End(end))) => return Next::End(relay::close(close_code::AWAY, &end.reason)),
+                Ok(Some(Part::End(end))) => {
+                    return Next::End(relay::close(close_code::AWAY, &format!("{OVER}: {}", end.reason)));
+                }
                 Ok(None) => {}
                 Err(error) => return Next::End(relay::close(close_code::ERROR, &error.to_string())),
             }

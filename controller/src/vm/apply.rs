@@ -4,6 +4,7 @@ use garboard_api::conditions::Reason;
 use garboard_api::metadata::annotation;
 use garboard_api::v1::VirtualMachineStatus;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use garboard_protocol::causes::ErrorChain;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::DynamicObject;
 use kube::{Api, Resource};
@@ -11,7 +12,7 @@ use serde_json::json;
 
 use super::decide::{Decision, Step, World};
 use super::{kept, record, status};
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, observed_versions, while_trying};
 use crate::data_volumes;
 use crate::events::NewEvent;
 use crate::stores::{Cached, Instances, Machines};
@@ -31,9 +32,9 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
             Ok(is_recorded) => is_recorded,
             Err(error) => {
                 if let Some(message) = error.message() {
-                    let failure = failure_of(step);
+                    let failure = failure_of(step, &error);
                     let note = format!("could not {}: {message}", failure.action);
-                    report_failure(context, world, failure.reason, &note).await?;
+                    report_failure(context, world, &failure, &note).await?;
                 }
                 return Err(error);
             }
@@ -52,11 +53,13 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
 struct Failure {
     /// KubeVirt's reason where it has one.
     reason: Reason,
+    /// The reason of its event.
+    event: Reason,
     /// What could not be done.
     action: String,
 }
 
-fn failure_of(step: &Step) -> Failure {
+fn failure_of(step: &Step, error: &ReconcileError) -> Failure {
     let (reason, action) = match step {
         Step::CreateVmi(_) => (Reason::FailedCreate, "make the VirtualMachineInstance".to_owned()),
         Step::RecordRevision { .. } => (Reason::FailedCreate, record::ACTION.to_owned()),
@@ -66,20 +69,23 @@ fn failure_of(step: &Step) -> Failure {
         Step::DeleteVmi { .. } => (Reason::FailedDelete, "stop the VirtualMachineInstance".to_owned()),
         Step::AdoptVmi { .. } => (Reason::FailedAdopt, "adopt the VirtualMachineInstance".to_owned()),
         Step::Unhalt => (Reason::FailedUpdate, "start the machine".to_owned()),
-        Step::BumpGeneration { .. } => (Reason::FailedUpdate, "write to the VirtualMachineInstance".to_owned()),
+        Step::Annotate { .. } => (Reason::FailedUpdate, "write to the VirtualMachineInstance".to_owned()),
         Step::Keep { .. } => (Reason::FailedUpdate, "keep the firmware's identity of the machine".to_owned()),
         Step::RemoveFinalizer { .. } => (Reason::FailedDelete, "remove the finalizer of the machine".to_owned()),
     };
-    Failure { reason, action }
+    let is_clone = matches!(step, Step::CreateDataVolume { object, .. } if data_volumes::copies_a_claim(object));
+    let event = if is_clone && error.lacks_rights() { Reason::UnauthorizedDataVolumeCreate } else { reason };
+    Failure { reason, event, action }
 }
 
 /// What the API server refused is written in the status, for an event is soon forgotten; and once as an event.
-async fn report_failure(context: &Context, world: &World, reason: Reason, note: &str) -> Result<(), ReconcileError> {
+async fn report_failure(context: &Context, world: &World, failure: &Failure, note: &str) -> Result<(), ReconcileError> {
     let vm = &world.vm;
     if !status::is_known(vm, note) {
-        context.record(&vm.object_ref(&()), NewEvent::warning(reason, note));
+        context.record(&vm.object_ref(&()), NewEvent::warning(failure.event, note));
     }
-    let failed = Decision { steps: Vec::new(), status: status::because(world, reason, note), recheck: None };
+    let status = status::because(world, failure.reason, note);
+    let failed = Decision { steps: Vec::new(), status, recheck: None };
     write_status(context, vm, &failed).await
 }
 
@@ -95,7 +101,13 @@ async fn take(
     // As it is stored: the answer to a change of one that cannot be read cannot be read either.
     let instances: Api<Cached<Instances>> = Api::namespaced(context.client.clone(), namespace);
     match step {
-        Step::CreateDataVolume { name, object } => make_data_volume(context, vm, name, object).await?,
+        Step::CreateDataVolume { name, object, absent_source, is_claimed } => {
+            let made = make_data_volume(context, vm, name, object).await;
+            let made = if *is_claimed { or_as_it_is(made, name) } else { made };
+            made?;
+            let warning = absent_source.as_ref().map(|source| without_source(name, source));
+            warning.into_iter().for_each(|event| context.record(&vm.object_ref(&()), event));
+        }
         Step::RecordRevision { object: revision, replaces } => {
             return record::record(context, vm, revision, *replaces).await;
         }
@@ -121,19 +133,20 @@ async fn take(
                 Err(error) => return Err(while_trying("adopt the VirtualMachineInstance")(error)),
             }
         }
-        Step::BumpGeneration { uid, generation } => {
-            let annotations = json!({ annotation::VM_GENERATION: generation.to_string() });
+        Step::Annotate { uid, annotations } => {
             let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
             match instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Ok(_) => {}
                 Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-                Err(error) => return Err(while_trying("write the generation of the VirtualMachineInstance")(error)),
+                Err(error) => return Err(while_trying("write annotations of the VirtualMachineInstance")(error)),
             }
         }
         Step::Unhalt => {
             let spec =
                 if vm.spec.running.is_some() { json!({"running": true}) } else { json!({"runStrategy": "Always"}) };
-            let patch = json!({"metadata": {"resourceVersion": vm.metadata.resource_version}, "spec": spec});
+            let version = &vm.metadata.resource_version;
+            let metadata = json!({"resourceVersion": version, "annotations": observed_versions()});
+            let patch = json!({"metadata": metadata, "spec": spec});
             let params = PatchParams::default();
             settled(unread::patch::<Machines>(&context.client, object, &params, &Patch::Merge(patch)).await)?;
         }
@@ -179,7 +192,9 @@ async fn make_instance(
 /// A refusal, perhaps of a policy of this cluster, is no reason to leave a machine alone that runs.
 async fn keep(context: &Context, vm: &VirtualMachine, value: &str) -> Result<(), ReconcileError> {
     let object = NamespacedName::of(&vm.metadata)?;
-    let patch = json!({ "metadata": { "uid": vm.metadata.uid, "annotations": { annotation::STORED_MACHINE: value } } });
+    let mut annotations = json!(observed_versions());
+    annotations[annotation::STORED_MACHINE] = json!(value);
+    let patch = json!({ "metadata": { "uid": vm.metadata.uid, "annotations": annotations } });
     match unread::patch::<Machines>(&context.client, object, &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(()) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
@@ -189,6 +204,24 @@ async fn keep(context: &Context, vm: &VirtualMachine, value: &str) -> Result<(),
             Ok(())
         }
         Err(error) => Err(while_trying("write the annotation of the VirtualMachine")(error)),
+    }
+}
+
+/// The event of a DataVolume that was made, and that waits for what it copies.
+fn without_source(name: &str, source: &str) -> NewEvent {
+    let note = format!("the DataVolume {name} stays empty until the claim {source} exists, which it copies");
+    NewEvent::warning(Reason::SourcePvcNotAvailable, note)
+}
+
+/// A refusal, where there is a claim that can be used without a DataVolume.
+fn or_as_it_is(made: Result<(), ReconcileError>, name: &str) -> Result<(), ReconcileError> {
+    match made {
+        Err(error) if error.is_refused() => {
+            tracing::info!(error = %ErrorChain(&error), name, "a claim is used as it is, without a DataVolume");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -265,6 +298,7 @@ fn owned_fields(status: &VirtualMachineStatus) -> VirtualMachineStatus {
         run_strategy: status.run_strategy.clone(),
         start_failure: status.start_failure.clone(),
         stored_machine: status.stored_machine.clone(),
+        volume_snapshot_statuses: status.volume_snapshot_statuses.clone(),
         ..VirtualMachineStatus::default()
     }
 }

@@ -11,11 +11,12 @@
 //!
 //! KubeVirt's table (its VM controller, `syncRunStrategy`); a request in `status.stateChangeRequests` comes before it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_api::conditions::{Reason, VmiConditionType};
-use garboard_api::metadata::finalizer;
+use garboard_api::metadata::{annotation, finalizer};
 use garboard_api::run_strategy::{RunStrategy, backoff};
 use garboard_api::v1::{
     VirtualMachineSpec, VirtualMachineStartFailure, VirtualMachineStateChangeRequest, VirtualMachineStatus,
@@ -29,6 +30,7 @@ use kube::core::DynamicObject;
 use super::kept::{self, Keeping};
 use super::{revision, status};
 use crate::data_volumes::{self, DataVolumeProgress, ProgressByName};
+use crate::descheduler::{self, Changes};
 use crate::time::stamp;
 
 /// How often a DataVolume is looked at that waiting does not help, while its machine is not to run.
@@ -46,6 +48,8 @@ pub struct World {
     pub started_from: Option<VirtualMachineSpec>,
     /// How far the DataVolumes are that it names, those of its templates among them; asked only while there is no instance.
     pub data_volumes: ProgressByName,
+    /// Of those that it brings along and that are still to be made: the claim that each copies, if it does not exist.
+    pub absent_sources: BTreeMap<String, String>,
     /// When it was looked at.
     pub now: Timestamp,
     /// Any number: it spreads the pauses of machines that fail together.
@@ -74,6 +78,10 @@ pub enum Step {
         name: String,
         /// The object.
         object: Box<DynamicObject>,
+        /// The claim that it copies, if it does not exist.
+        absent_source: Option<String>,
+        /// There is a claim of its name, which the importer may hand over to it. If it refuses, the claim is used as it is.
+        is_claimed: bool,
     },
     /// Write down what is started.
     RecordRevision {
@@ -99,12 +107,12 @@ pub enum Step {
         /// Ourselves, after those that it has.
         owners: Vec<OwnerReference>,
     },
-    /// Mark the instance as still what its machine would make: only what is not in the template was changed.
-    BumpGeneration {
+    /// Change annotations of the instance: it is still what its machine would make, or the template has others for a descheduler.
+    Annotate {
         /// The instance's UID.
         uid: String,
-        /// The machine's generation.
-        generation: i64,
+        /// Their new values.
+        annotations: Changes,
     },
     /// Let a halted machine run always: a start was asked for.
     Unhalt,
@@ -271,7 +279,7 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
             remember_failure(strategy, vmi, &mut decision.status);
             delete(world, decision);
         } else {
-            decision.steps.extend(bump(world, vmi));
+            decision.steps.extend(annotate(world, vmi));
         }
         return;
     }
@@ -289,30 +297,54 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
     }
 }
 
-/// An instance that is what the machine would make now is as new as the machine.
-fn bump(world: &World, vmi: &VirtualMachineInstance) -> Option<Step> {
-    if Phase::of(vmi).is_final() || !status::is_newer(&world.vm, vmi) || status::needs_restart(world, vmi) {
+/// An instance that is what the machine would make now is as new as the machine, and has the template's annotations for a descheduler.
+fn annotate(world: &World, vmi: &VirtualMachineInstance) -> Option<Step> {
+    if Phase::of(vmi).is_final() {
         return None;
     }
-    Some(Step::BumpGeneration { uid: vmi.metadata.uid.clone()?, generation: world.vm.metadata.generation? })
+    let template = world.vm.spec.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+    let mut annotations = descheduler::changes(template, vmi.metadata.annotations.as_ref());
+    let is_current = status::is_newer(&world.vm, vmi) && !status::needs_restart(world, vmi);
+    if let Some(generation) = world.vm.metadata.generation.filter(|_| is_current) {
+        annotations.insert(annotation::VM_GENERATION.to_owned(), Some(generation.to_string()));
+    }
+    let uid = vmi.metadata.uid.clone()?;
+    (!annotations.is_empty()).then_some(Step::Annotate { uid, annotations })
 }
 
 /// Whether the machine is to run or not: its data may take long to come. One that has an instance has its disks, and must not
 /// be kept from its stop by a DataVolume that is refused.
 fn bring_data_volumes(world: &World, decision: &mut Decision) {
+    let mut is_asked_again = false;
     for template in &world.vm.spec.data_volume_templates {
         let name = template.metadata.as_ref().and_then(|metadata| metadata.name.clone()).unwrap_or_default();
-        if world.data_volumes.get(&name) == Some(&DataVolumeProgress::Missing) {
-            let object = Box::new(data_volumes::of_template(&world.vm, template));
-            decision.steps.push(Step::CreateDataVolume { name, object });
-        }
+        let is_claimed = match world.data_volumes.get(&name) {
+            Some(DataVolumeProgress::Missing) => false,
+            Some(DataVolumeProgress::Claimed) => true,
+            Some(
+                DataVolumeProgress::Done
+                | DataVolumeProgress::UnderWay(_)
+                | DataVolumeProgress::WaitsForConsumer
+                | DataVolumeProgress::Failed(_)
+                | DataVolumeProgress::GivenUp(_),
+            )
+            | None => continue,
+        };
+        let object = Box::new(data_volumes::of_template(&world.vm, template));
+        let absent_source = world.absent_sources.get(&name).cloned();
+        is_asked_again |= !is_claimed;
+        decision.steps.push(Step::CreateDataVolume { name, object, absent_source, is_claimed });
     }
     // Also one that is not to run reports how far they are.
     decision.recheck = match data_volumes::obstacle(&world.data_volumes) {
-        Some((_, DataVolumeProgress::Failed(_) | DataVolumeProgress::WaitsForConsumer)) => Some(STUCK),
+        Some((
+            _,
+            DataVolumeProgress::Failed(_) | DataVolumeProgress::GivenUp(_) | DataVolumeProgress::WaitsForConsumer,
+        )) => Some(STUCK),
         Some((_, DataVolumeProgress::UnderWay(_))) => Some(data_volumes::ASK_AGAIN),
-        Some((_, DataVolumeProgress::Missing | DataVolumeProgress::Done)) | None if decision.steps.is_empty() => None,
-        Some((_, DataVolumeProgress::Missing | DataVolumeProgress::Done)) | None => Some(data_volumes::ASK_AGAIN),
+        Some((_, DataVolumeProgress::Missing | DataVolumeProgress::Claimed | DataVolumeProgress::Done)) | None => {
+            is_asked_again.then_some(data_volumes::ASK_AGAIN)
+        }
     };
 }
 
@@ -421,18 +453,21 @@ fn delete(world: &World, decision: &mut Decision) {
     }
 }
 
-/// A stop that was asked of an instance that is gone is done. A machine that is halted does not keep a start for the day on
+/// A stop that was asked of an instance that is gone is done. A machine that stays halted does not keep a start for the day on
 /// which its strategy is another.
 fn answer_requests(stays_halted: bool, status: &mut VirtualMachineStatus) {
     let is_done = |action: &str| action == "Stop" || (stays_halted && action == "Start");
     status.state_change_requests.retain(|request| !is_done(&request.action));
 }
 
-/// Whether a halted machine is to run because a user requested a start with its vCPUs stopped (KubeVirt's way of starting a
-/// halted machine so). Once: halting it again before it has started cancels the request.
+/// Whether a halted machine is to run because a start was requested of it. Once: halting it again before it has started cancels the
+/// request. A start that is older than the halt is cancelled, too: `RerunOnFailure` leaves one of its own, and a restart has one. Its
+/// own has the vCPUs never stopped, so a start with stopped vCPUs is a user's.
 fn unhalts(world: &World) -> bool {
     let last = world.vm.status.as_ref().and_then(|status| status.run_strategy.as_deref());
-    starts_paused(requests(world)) && last != Some(RunStrategy::Always.name())
+    let was_halted = last.is_none_or(|last| last == RunStrategy::Halted.name());
+    let is_user = starts_paused(requests(world)) && last != Some(RunStrategy::Always.name());
+    is_user || (was_halted && requests(world).iter().any(|request| request.action == "Start"))
 }
 
 /// Whether a start is asked for with its vCPUs stopped.

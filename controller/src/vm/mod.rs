@@ -93,7 +93,7 @@ fn asks_afresh(decision: &Decision) -> bool {
         | Step::AdoptVmi { .. }
         | Step::Unhalt
         | Step::RemoveFinalizer { .. } => true,
-        Step::CreateDataVolume { .. } | Step::BumpGeneration { .. } | Step::Keep { .. } => false,
+        Step::CreateDataVolume { .. } | Step::Annotate { .. } | Step::Keep { .. } => false,
     })
 }
 

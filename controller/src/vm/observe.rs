@@ -23,11 +23,13 @@ pub(super) async fn observe(
     // A machine that has an instance, or goes, must not be kept from its stop by a claim that cannot be read.
     let is_begun = vmi.is_some() || vm.metadata.deletion_timestamp.is_some();
     let data_volumes = if is_begun { ProgressByName::new() } else { data_volumes(leader, vm).await? };
+    let absent_sources = observe::absent_sources(leader, vm, &data_volumes).await;
     let mut world = World {
         vm: vm.clone(),
         vmi,
         started_from: None,
         data_volumes,
+        absent_sources,
         now: jiff::Timestamp::now(),
         chance: uuid::Uuid::new_v4().as_u64_pair().0,
         config: leader.context.settings.borrow().config.clone(),

@@ -5,7 +5,9 @@ use std::time::Duration;
 use garboard_api::conditions::{self, ConditionStatus, NewCondition, Reason, VmConditionType, VmiConditionType};
 use garboard_api::metadata::annotation;
 use garboard_api::run_strategy::RunStrategy;
-use garboard_api::v1::{VirtualMachineCondition, VirtualMachineInstanceCondition, VirtualMachineStatus};
+use garboard_api::v1::{
+    VirtualMachineCondition, VirtualMachineInstanceCondition, VirtualMachineStatus, VolumeSnapshotStatus,
+};
 use garboard_api::{Phase, PrintableStatus, VirtualMachine, VirtualMachineInstance};
 
 use super::decide::{World, carried, ends, instance, start_is_due};
@@ -21,6 +23,7 @@ pub(super) fn fill(world: &World, starts: bool, status: &mut VirtualMachineStatu
     status.ready = vmi.is_some_and(is_ready).then_some(true);
     status.printable_status = Some(printable(world, starts, status).name().to_owned());
     status.desired_generation = world.vm.metadata.generation;
+    status.volume_snapshot_statuses = snapshots(&world.vm);
     if let Some(stored) = vmi.and_then(|vmi| vmi.status.as_ref()?.stored_machine.as_ref()) {
         status.stored_machine = Some(stored.clone());
     }
@@ -28,6 +31,14 @@ pub(super) fn fill(world: &World, starts: bool, status: &mut VirtualMachineStatu
         status.observed_generation = made_from(vmi);
     }
     status.conditions = conditions(world, &status.conditions);
+}
+
+/// That no volume can be part of a snapshot: clients show it beside each, and wait for it where the list is empty.
+fn snapshots(vm: &VirtualMachine) -> Vec<VolumeSnapshotStatus> {
+    let reason = "Garboard makes no snapshots of machines; use those of the storage";
+    let volumes = vm.spec.template.spec.iter().flat_map(|spec| &spec.volumes);
+    let of = |name: String| VolumeSnapshotStatus { enabled: false, name, reason: Some(reason.to_owned()) };
+    volumes.map(|volume| of(volume.name.clone())).collect()
 }
 
 /// For how long a start is not reported: a machine that is Running within [`QUICK`] is reported once. What has to be
@@ -93,10 +104,10 @@ fn obstacle(world: &World) -> Option<PrintableStatus> {
         world.vm.spec.data_volume_templates.iter().filter_map(|each| each.metadata.as_ref()?.name.as_deref());
     match progress {
         DataVolumeProgress::Missing if !brought.any(|each| each == name) => Some(PrintableStatus::ErrorPvcNotFound),
-        DataVolumeProgress::Failed(_) => Some(PrintableStatus::DataVolumeError),
+        DataVolumeProgress::Failed(_) | DataVolumeProgress::GivenUp(_) => Some(PrintableStatus::DataVolumeError),
         DataVolumeProgress::WaitsForConsumer => Some(PrintableStatus::WaitingForVolumeBinding),
         DataVolumeProgress::Missing | DataVolumeProgress::UnderWay(_) => Some(PrintableStatus::Provisioning),
-        DataVolumeProgress::Done => None,
+        DataVolumeProgress::Done | DataVolumeProgress::Claimed => None,
     }
 }
 
@@ -166,11 +177,12 @@ fn unfilled(world: &World, before: &[VirtualMachineCondition]) -> Option<Virtual
     let (name, progress) = data_volumes::obstacle(&world.data_volumes)?;
     let message = data_volumes::message(name, progress);
     let new = match progress {
-        DataVolumeProgress::Failed(_) => {
+        DataVolumeProgress::Failed(_) | DataVolumeProgress::GivenUp(_) => {
             NewCondition::new(VmConditionType::Failure, true, Reason::FailedDataVolumeImport, message)
         }
         DataVolumeProgress::Missing
         | DataVolumeProgress::Done
+        | DataVolumeProgress::Claimed
         | DataVolumeProgress::UnderWay(_)
         | DataVolumeProgress::WaitsForConsumer => {
             NewCondition::new(VmConditionType::DataVolumesReady, false, Reason::NotAllDataVolumesReady, message)

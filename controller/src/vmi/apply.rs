@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::decide::{Decision, Step, World};
 use super::{fields, leaving, out_of_memory, start, status};
-use crate::context::{FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, observed_versions, while_trying};
 use crate::events::{EventReason, NewEvent};
 use crate::reconcilers::Leader;
-use crate::stores::{Cached, Instances};
+use crate::stores::{Cached, Instances, Pods};
 use crate::unread::{self, NamespacedName};
 
 const CREATE_CLAIM: &str = "create the claim for the firmware's variables";
@@ -20,6 +20,7 @@ const CREATE_CLAIM: &str = "create the claim for the firmware's variables";
 pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
     let (context, vmi) = (&leader.context, &world.vmi);
     let object = NamespacedName::of(&vmi.metadata)?;
+    record_end(leader, vmi, leaving::ended(vmi));
     for step in &decision.steps {
         if let Err(error) = take(leader, vmi, step, object).await {
             // What could not be done is written in the status, for an event is soon forgotten; and once as an event.
@@ -54,13 +55,24 @@ struct Failure {
     action: &'static str,
 }
 
+/// Has the end of an instance that is deleted written as an event, once.
+fn record_end(leader: &Leader, vmi: &VirtualMachineInstance, end: Option<NewEvent>) {
+    let uid = vmi.metadata.uid.as_deref().unwrap_or_default();
+    if let Some(event) = end
+        && leader.histories.records_end(uid)
+    {
+        leader.context.record(&vmi.object_ref(&()), event);
+    }
+}
+
 fn failure_of(step: &Step) -> Option<Failure> {
     let (reason, action) = match step {
         Step::CreatePod(_) => (Reason::FailedCreate, "create the launcher pod"),
         Step::CreateClaim(_) => (Reason::FailedBackendStorageCreate, CREATE_CLAIM),
         Step::DeletePod { .. } | Step::ReplaceRejectedPod { .. } => (Reason::FailedDelete, "remove the pod"),
         Step::RemoveFinalizer { .. } => (Reason::FailedDelete, "remove the finalizers of the instance"),
-        Step::Warn { .. } => return None,
+        // It runs as well without them.
+        Step::AnnotatePod { .. } | Step::Warn { .. } => return None,
     };
     Some(Failure { reason, action })
 }
@@ -106,6 +118,12 @@ async fn take(
                 context.record(&vmi.object_ref(&()), NewEvent::warning(Reason::FailedCreate, note));
             }
         }
+        Step::AnnotatePod { name, uid, annotations } => {
+            let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
+            let object = NamespacedName { namespace, name };
+            let written = unread::patch::<Pods>(&context.client, object, &ours(), &Patch::Merge(patch)).await;
+            annotated(context, vmi, written)?;
+        }
         Step::RemoveFinalizer { rest } => {
             let instances: Api<Cached<Instances>> = Api::namespaced(context.client.clone(), namespace);
             leader.histories.forget(uid);
@@ -115,10 +133,10 @@ async fn take(
             let patch = json!({ "metadata": metadata });
             match instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Ok(_) => {
-                    let deleted = leaving::deleted(vmi);
-                    deleted.into_iter().for_each(|event| context.record(&vmi.object_ref(&()), event));
+                    record_end(leader, vmi, leaving::deleted(vmi));
+                    leader.histories.forget_end(uid);
                 }
-                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(kube::Error::Api(status)) if status.is_not_found() => leader.histories.forget_end(uid),
                 Err(kube::Error::Api(status)) if status.is_conflict() => return Err(ReconcileError::Overtaken),
                 Err(error) => return Err(while_trying("remove the finalizers of the VirtualMachineInstance")(error)),
             }
@@ -176,7 +194,8 @@ async fn write(
     if gone || (is_labelled && fields::owned(&before, ownership) == fields::owned(&decision.status, ownership)) {
         return Ok(());
     }
-    let mut metadata = json!({ "uid": vmi.metadata.uid, "labels": decision.labels });
+    let mut metadata =
+        json!({ "uid": vmi.metadata.uid, "labels": decision.labels, "annotations": observed_versions() });
     if ownership == fields::FieldOwnership::Phase {
         metadata["resourceVersion"] = json!(vmi.metadata.resource_version);
     }
@@ -205,10 +224,29 @@ async fn write_report(
         "uid": vmi.metadata.uid,
         "resourceVersion": vmi.metadata.resource_version,
         "labels": decision.labels,
+        "annotations": observed_versions(),
     });
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let merged = json!({ "metadata": metadata, "status": changes });
-    settled(unread::patch::<Instances>(client, object, &params, &Patch::Merge(merged)).await)
+    settled(unread::patch::<Instances>(client, object, &ours(), &Patch::Merge(merged)).await)
+}
+
+/// For what is merged.
+fn ours() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+/// A refusal, perhaps of a policy of another release, is no reason to leave an instance alone that runs.
+fn annotated(context: &Context, vmi: &VirtualMachineInstance, written: kube::Result<()>) -> Result<(), ReconcileError> {
+    match written {
+        Ok(()) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_invalid() || status.is_forbidden() => {
+            let note = format!("could not change the annotations of the pod for a descheduler: {}", status.message);
+            context.record(&vmi.object_ref(&()), NewEvent::warning(Reason::FailedUpdate, note));
+            Ok(())
+        }
+        Err(error) => Err(while_trying("change annotations of the launcher pod")(error)),
+    }
 }
 
 fn settled(written: kube::Result<()>) -> Result<(), ReconcileError> {

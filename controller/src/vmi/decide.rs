@@ -18,17 +18,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_api::conditions::Reason;
-use garboard_api::metadata::finalizer;
 use garboard_api::v1::VirtualMachineInstanceStatus;
 use garboard_api::{ClusterConfig, Phase, VirtualMachineInstance};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use super::history::PodHistory;
+use super::leaving::is_ours;
 use super::situation::{Case, Situation, is_due};
 use super::status::Parts;
 use super::{place, readiness, start, status};
 use crate::data_volumes::{self, ProgressByName};
+use crate::descheduler::{self, Changes};
 use crate::pod::{LauncherImage, PodRefusal};
 
 /// How long a pod that is over is given for the node agent's last report, before the pod alone decides.
@@ -103,6 +104,15 @@ pub enum Step {
         /// The kubelet's message.
         why: String,
     },
+    /// Change the annotations of the pod that a descheduler reads.
+    AnnotatePod {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+        /// Their new values.
+        annotations: Changes,
+    },
     /// Let the instance's object go.
     RemoveFinalizer {
         /// Those that stay.
@@ -160,15 +170,15 @@ fn steps(case: Case<'_>) -> Vec<Step> {
         Situation::Starting(steps) => steps,
         Situation::Obstructed(refusal) => warning(case.world, &refusal).into_iter().collect(),
         Situation::Rejected { why } => replacement(case.world, why).into_iter().collect(),
+        Situation::Reported(_) | Situation::OnItsWay { .. } | Situation::AgentsTurn => {
+            descheduled(case.world).into_iter().collect()
+        }
         Situation::Settled
         | Situation::NoPodYet { .. }
         | Situation::Retrying { .. }
         | Situation::Vanished { .. }
-        | Situation::Reported(_)
         | Situation::Ending { .. }
-        | Situation::Over { .. }
-        | Situation::OnItsWay { .. }
-        | Situation::AgentsTurn => Vec::new(),
+        | Situation::Over { .. } => Vec::new(),
     }
 }
 
@@ -179,8 +189,7 @@ fn leave(case: &Case<'_>) -> Option<Step> {
         return Some(Step::DeletePod { name, uid });
     }
     let finalizers = case.world.vmi.metadata.finalizers.clone().unwrap_or_default();
-    let is_ours = |name: &String| name == finalizer::FOREGROUND_DELETE || name == finalizer::CONTROLLER;
-    if case.may_run_for.is_some() || !finalizers.iter().any(is_ours) {
+    if case.may_run_for.is_some() || !finalizers.iter().any(|name| is_ours(name)) {
         return None;
     }
     Some(Step::RemoveFinalizer { rest: finalizers.into_iter().filter(|name| !is_ours(name)).collect() })
@@ -190,6 +199,14 @@ fn leave(case: &Case<'_>) -> Option<Step> {
 fn of_living(pod: &Pod) -> Option<(String, String)> {
     let metadata = Some(&pod.metadata).filter(|metadata| metadata.deletion_timestamp.is_none())?;
     Some((metadata.name.clone()?, metadata.uid.clone()?))
+}
+
+/// The annotations for a descheduler, where the instance has got others since its pod was made.
+fn descheduled(world: &World) -> Option<Step> {
+    let pod = world.pod.as_ref()?;
+    let (name, uid) = of_living(pod)?;
+    let annotations = descheduler::changes(world.vmi.metadata.annotations.as_ref(), pod.metadata.annotations.as_ref());
+    (!annotations.is_empty()).then_some(Step::AnnotatePod { name, uid, annotations })
 }
 
 /// The removal of a pod that its kubelet rejected, if that was not begun yet.
@@ -209,6 +226,7 @@ fn warning(world: &World, refusal: &PodRefusal) -> Option<Step> {
 fn phase(case: &Case<'_>) -> Phase {
     match &case.situation {
         Situation::Starting(_) => case.before.max(Phase::Scheduling),
+        Situation::Obstructed(refusal) if refusal.is_final() => Phase::Failed,
         Situation::OnItsWay { is_scheduled: true } => Phase::Scheduled,
         Situation::OnItsWay { is_scheduled: false } => Phase::Scheduling,
         Situation::Reported(status) => Phase::of_status(status),

@@ -2,7 +2,7 @@
 //!
 //! Everything here can be lost: then more is written, or waited for, than necessary.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -48,13 +48,15 @@ impl PodHistory {
 pub struct PodHistories {
     since: Timestamp,
     traces: Mutex<HashMap<String, PodHistory>>,
+    /// Instances that are deleted and whose end is in an event.
+    recorded: Mutex<HashSet<String>>,
 }
 
 impl PodHistories {
     /// Nothing is remembered of the time before.
     #[must_use]
     pub fn beginning(now: Timestamp) -> Self {
-        Self { since: now, traces: Mutex::default() }
+        Self { since: now, traces: Mutex::default(), recorded: Mutex::default() }
     }
 
     /// Since when it remembers: pods may have been made and deleted before.
@@ -113,6 +115,20 @@ impl PodHistories {
         self.traces().remove(vmi_uid);
     }
 
+    /// Whether the end of an instance that is deleted is in no event yet; from now on it is.
+    pub fn records_end(&self, vmi_uid: &str) -> bool {
+        self.recorded().insert(vmi_uid.to_owned())
+    }
+
+    /// The instance is gone, and so is what was remembered of its end.
+    pub fn forget_end(&self, vmi_uid: &str) {
+        self.recorded().remove(vmi_uid);
+    }
+
+    fn recorded(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A map is whole after every statement here, so a panic elsewhere cannot have left it half-changed.
     fn traces(&self) -> MutexGuard<'_, HashMap<String, PodHistory>> {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner)
@@ -144,6 +160,14 @@ mod tests {
         assert_eq!(histories.of("a"), PodHistory { made: Some(at(12)), refusals: 1, ..PodHistory::default() });
         histories.forget("a");
         assert_eq!(histories.of("a"), PodHistory::default());
+    }
+
+    #[test]
+    fn an_end_is_recorded_once() {
+        let histories = PodHistories::beginning(Timestamp::from_second(0).unwrap());
+        assert!(histories.records_end("a") && !histories.records_end("a") && histories.records_end("b"));
+        histories.forget_end("a");
+        assert!(histories.records_end("a"));
     }
 
     #[test]

@@ -3,29 +3,32 @@
 //! One task holds the connection to QEMU's serial port and a ring of the last bytes. A viewer gets the ring
 //! and from then on every byte, in order, without loss or repetition; one that cannot keep up gets a notice
 //! and is disconnected, because a slow terminal must not slow the guest down. One of the viewers may be the session of the
-//! subresource API ([`super::session`]): the next session disconnects it.
+//! subresource API ([`super::session`]): the next session disconnects it. A session that reads slowly does hold the guest back, as
+//! in KubeVirt, unless it takes nothing for a while. Who comes again and names the place where it was
+//! ([`garboard_protocol::position`]) gets what follows it, as far as the ring goes back.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use garboard_protocol::control::{ConsoleAccess, Session};
+use garboard_protocol::position::{Begun, Position, Resume};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::backlog::{Feed, Hold, Output, Room, backlog};
 use super::serial_log::SerialLog;
 use super::session::{CONSOLE_REPLACED, Reason};
 
-/// Bytes of scroll-back kept in memory.
-const RING_BYTES: usize = 32 * 1024;
-/// Chunks a viewer may be behind before it is disconnected.
-const VIEWER_BACKLOG: usize = 128;
+/// Bytes that are kept in memory, for those who come again.
+const RING_BYTES: usize = 128 * 1024;
+/// Bytes of scroll-back of anyone else.
+const SCROLLBACK_BYTES: u64 = 32 * 1024;
 /// Keystrokes waiting for the guest, in chunks.
 const KEYBOARD_BACKLOG: usize = 64;
 const CHUNK_BYTES: usize = 4096;
-/// More viewers than this are refused.
+/// More viewers than this are refused that are no session.
 const MAX_VIEWERS: usize = 32;
 /// The reason that a session gets that cannot keep up.
 const TOO_SLOW: &str = "the guest prints faster than this client reads";
@@ -36,21 +39,23 @@ pub(crate) struct Attach {
     pub(crate) access: ConsoleAccess,
     /// Whether it is the session.
     pub(crate) session: Session,
+    /// With what it begins; nothing: as [`Resume::New`].
+    pub(crate) resume: Option<Resume>,
     /// Where it is answered: a pair of channels or the reason why not.
     pub(crate) reply: oneshot::Sender<Result<Attached, String>>,
 }
 
 /// A viewer that is in.
 pub(crate) struct Attached {
-    /// What was printed before.
-    pub(crate) scrollback: Vec<u8>,
-    /// What is printed from now on; closed when the machine ends or the viewer is too slow.
-    pub(crate) output: mpsc::Receiver<Vec<u8>>,
+    /// What `output` begins with.
+    pub(crate) begun: Begun,
+    /// What was printed before, and what is printed from now on; over when the machine ends, or the viewer for a reason.
+    pub(crate) output: Output,
     /// Where keystrokes go, if it may type.
     pub(crate) keyboard: Option<mpsc::Sender<Keys>>,
     /// Its number, for [`Keys`].
     pub(crate) id: u64,
-    /// Why `output` was closed, if not by the end of the machine.
+    /// Why `output` is over, if not by the end of the machine.
     pub(crate) over: watch::Receiver<Reason>,
 }
 
@@ -63,13 +68,24 @@ pub(crate) struct Keys {
 
 struct Viewer {
     id: u64,
-    output: mpsc::Sender<Vec<u8>>,
+    feed: Feed,
     over: watch::Sender<Reason>,
+}
+
+impl Viewer {
+    fn end(&self, reason: &'static str) {
+        self.over.send_replace(Some(reason));
+        self.feed.cut_short();
+    }
 }
 
 /// The task's state.
 struct Console {
     ring: VecDeque<u8>,
+    /// Of this task, and of no other one.
+    epoch: String,
+    /// The position behind the last byte of the ring.
+    printed: u64,
     viewers: Vec<Viewer>,
     writer: Option<u64>,
     session: Option<u64>,
@@ -82,16 +98,19 @@ struct Console {
 pub(crate) async fn serve(serial: UnixStream, log: PathBuf, mut attaching: mpsc::Receiver<Attach>) {
     let (keyboard, mut keys) = mpsc::channel(KEYBOARD_BACKLOG);
     let log = SerialLog::new(log);
-    let ring = log.tail(RING_BYTES).into();
-    let mut console = Console { ring, viewers: Vec::new(), writer: None, session: None, next_id: 1, keyboard, log };
+    let mut console = Console::new(log, keyboard);
     let (mut from_guest, mut to_guest): (OwnedReadHalf, OwnedWriteHalf) = serial.into_split();
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut typed = Vec::new();
     loop {
+        let hold = console.hold();
         tokio::select! {
-            read = from_guest.read(&mut chunk) => match read {
+            read = from_guest.read(&mut chunk), if hold.is_none() => match read {
                 Ok(0) | Err(_) => return,
                 Ok(count) => console.publish(&chunk[..count]),
+            },
+            came = room(hold.as_ref()), if hold.is_some() => if came == Room::Stuck {
+                console.end_session(TOO_SLOW);
             },
             Some(attach) = attaching.recv() => console.attach(attach),
             Some(keys) = keys.recv(), if typed.is_empty() => {
@@ -110,18 +129,41 @@ pub(crate) async fn serve(serial: UnixStream, log: PathBuf, mut attaching: mpsc:
     }
 }
 
+/// Waits until a session makes room.
+async fn room(hold: Option<&Hold>) -> Room {
+    match hold {
+        Some(hold) => hold.room().await,
+        None => Room::Made,
+    }
+}
+
 impl Console {
+    fn new(log: SerialLog, keyboard: mpsc::Sender<Keys>) -> Self {
+        let ring: VecDeque<u8> = log.tail(RING_BYTES).into();
+        Self {
+            epoch: uuid::Uuid::new_v4().simple().to_string(),
+            printed: ring.len() as u64,
+            ring,
+            viewers: Vec::new(),
+            writer: None,
+            session: None,
+            next_id: 1,
+            keyboard,
+            log,
+        }
+    }
+
     fn publish(&mut self, bytes: &[u8]) {
+        let excess = (self.ring.len() + bytes.len()).saturating_sub(RING_BYTES);
+        self.ring.drain(..excess.min(self.ring.len()));
         self.ring.extend(bytes);
-        let excess = self.ring.len().saturating_sub(RING_BYTES);
-        self.ring.drain(..excess);
-        self.viewers.retain(|viewer| match viewer.output.try_send(bytes.to_vec()) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_)) => {
-                viewer.over.send_replace(Some(TOO_SLOW));
-                false
+        self.printed += bytes.len() as u64;
+        self.viewers.retain(|viewer| {
+            let keeps_up = viewer.feed.put(bytes);
+            if !keeps_up {
+                viewer.end(TOO_SLOW);
             }
-            Err(TrySendError::Closed(_)) => false,
+            keeps_up && !viewer.feed.is_left()
         });
         self.log.note_appended(bytes.len());
     }
@@ -132,13 +174,14 @@ impl Console {
     }
 
     fn attach(&mut self, attach: Attach) {
-        self.viewers.retain(|viewer| !viewer.output.is_closed());
-        let answer = self.admit(attach.access, attach.session);
+        self.viewers.retain(|viewer| !viewer.feed.is_left());
+        let answer = self.admit(attach.access, attach.session, attach.resume.as_ref());
         let _ = attach.reply.send(answer);
     }
 
-    fn admit(&mut self, access: ConsoleAccess, session: Session) -> Result<Attached, String> {
-        if self.viewers.len() >= MAX_VIEWERS {
+    fn admit(&mut self, access: ConsoleAccess, session: Session, resume: Option<&Resume>) -> Result<Attached, String> {
+        // There is one session, which those who look on may not keep out.
+        if session == Session::None && self.viewers.len() >= MAX_VIEWERS {
             return Err(format!("{MAX_VIEWERS} viewers are attached already; close one"));
         }
         let has_session = self.session.is_some_and(|id| self.viewers.iter().any(|viewer| viewer.id == id));
@@ -154,25 +197,49 @@ impl Console {
         let id = self.next_id;
         self.next_id += 1;
         if session != Session::None {
-            self.end_session();
+            self.end_session(CONSOLE_REPLACED);
             self.session = Some(id);
         }
-        let (sender, output) = mpsc::channel(VIEWER_BACKLOG);
+        let (begun, scrollback) = self.begin(resume);
+        let (feed, output) = backlog(scrollback);
         let (ends, over) = watch::channel(None);
-        self.viewers.push(Viewer { id, output: sender, over: ends });
+        self.viewers.push(Viewer { id, feed, over: ends });
         let keyboard = (access != ConsoleAccess::View).then(|| {
             self.writer = Some(id);
             self.keyboard.clone()
         });
-        Ok(Attached { scrollback: self.ring.iter().copied().collect(), output, keyboard, id, over })
+        Ok(Attached { begun, output, keyboard, id, over })
+    }
+
+    /// With what a viewer begins: where, and the bytes from there on.
+    fn begin(&self, resume: Option<&Resume>) -> (Begun, Vec<u8>) {
+        let oldest = self.printed - self.ring.len() as u64;
+        let (offset, resumed, missed) = match resume {
+            Some(Resume::After(place)) if place.epoch == self.epoch && place.offset <= self.printed => {
+                let offset = place.offset.max(oldest);
+                (offset, true, offset - place.offset)
+            }
+            // Of a supervisor before this one.
+            Some(Resume::After(_)) => (oldest, false, 0),
+            Some(Resume::New) | None => (oldest.max(self.printed.saturating_sub(SCROLLBACK_BYTES)), false, 0),
+        };
+        let skipped = usize::try_from(offset - oldest).unwrap_or(usize::MAX);
+        let position = Position { epoch: self.epoch.clone(), offset };
+        (Begun { position, resumed, missed }, self.ring.iter().skip(skipped).copied().collect())
+    }
+
+    /// The session, if it holds the guest back.
+    fn hold(&self) -> Option<Hold> {
+        let session = self.session?;
+        self.viewers.iter().find(|viewer| viewer.id == session)?.feed.hold()
     }
 
     /// Disconnects the viewer that is the session.
-    fn end_session(&mut self) {
+    fn end_session(&mut self, reason: &'static str) {
         let Some(session) = self.session.take() else { return };
         self.viewers.retain(|viewer| {
             if viewer.id == session {
-                viewer.over.send_replace(Some(CONSOLE_REPLACED));
+                viewer.end(reason);
             }
             viewer.id != session
         });
@@ -189,8 +256,21 @@ mod tests {
 
     async fn attach_as(to: &mpsc::Sender<Attach>, access: ConsoleAccess, session: Session) -> Result<Attached, String> {
         let (reply, answer) = oneshot::channel();
-        to.send(Attach { access, session, reply }).await.ok();
+        to.send(Attach { access, session, resume: None, reply }).await.ok();
         answer.await.unwrap()
+    }
+
+    /// A viewer that comes again, and all that was printed since that is known.
+    async fn come_again(to: &mpsc::Sender<Attach>, place: &Position) -> (Begun, Vec<u8>) {
+        let (reply, answer) = oneshot::channel();
+        let resume = Some(Resume::After(place.clone()));
+        to.send(Attach { access: ConsoleAccess::View, session: Session::None, resume, reply }).await.ok();
+        let Attached { begun, mut output, .. } = answer.await.unwrap().unwrap();
+        let mut bytes = Vec::new();
+        while let Ok(Some(piece)) = tokio::time::timeout(std::time::Duration::from_millis(50), output.recv()).await {
+            bytes.extend(piece);
+        }
+        (begun, bytes)
     }
 
     fn start() -> (UnixStream, mpsc::Sender<Attach>, tempfile::TempDir) {
@@ -208,10 +288,39 @@ mod tests {
         guest.write_all(b"boot\n").await.unwrap();
         assert_eq!(first.output.recv().await.unwrap(), b"boot\n");
         let mut second = attach(&console, ConsoleAccess::View).await.unwrap();
-        assert_eq!(second.scrollback, b"boot\n");
+        assert_eq!(second.output.recv().await.unwrap(), b"boot\n");
         guest.write_all(b"login:").await.unwrap();
         assert_eq!(second.output.recv().await.unwrap(), b"login:");
         assert_eq!(first.output.recv().await.unwrap(), b"login:");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_again_gets_what_follows_and_how_much_is_not_known_any_more() {
+        let (mut guest, console, _directory) = start();
+        let mut beside = attach(&console, ConsoleAccess::View).await.unwrap();
+        let epoch = beside.begun.position.epoch.clone();
+        let at = |offset| Position { epoch: epoch.clone(), offset };
+        let begun = |offset, resumed, missed| Begun { position: at(offset), resumed, missed };
+        assert_eq!(beside.begun, begun(0, false, 0));
+        guest.write_all(b"boot\nlogin: ").await.unwrap();
+        beside.output.recv().await.unwrap();
+        assert_eq!(come_again(&console, &at(5)).await, (begun(5, true, 0), b"login: ".to_vec()));
+        assert_eq!(come_again(&console, &at(12)).await, (begun(12, true, 0), Vec::new()));
+        // Of the supervisor before, or of one that never was: all that is known.
+        let everything = (begun(0, false, 0), b"boot\nlogin: ".to_vec());
+        assert_eq!(come_again(&console, &at(13)).await, everything);
+        assert_eq!(come_again(&console, &Position { epoch: "before".to_owned(), offset: 5 }).await, everything);
+        let mut read = 12;
+        for _ in 0..RING_BYTES / 4096 {
+            guest.write_all(&[b'x'; 4096]).await.unwrap();
+        }
+        while read < 12 + RING_BYTES {
+            read += beside.output.recv().await.unwrap().len();
+        }
+        let (resumed, bytes) = come_again(&console, &at(5)).await;
+        assert_eq!((resumed, bytes.len()), (begun(12, true, 7), RING_BYTES));
+        let new = attach(&console, ConsoleAccess::View).await.unwrap();
+        assert_eq!(new.begun.position.offset, 12 + RING_BYTES as u64 - SCROLLBACK_BYTES);
     }
 
     #[tokio::test]
@@ -235,8 +344,8 @@ mod tests {
         let mut first = attach_as(&console, ConsoleAccess::TakeOver, Session::Replace).await.unwrap();
         guest.write_all(b"login:").await.unwrap();
         assert_eq!(beside.output.recv().await.unwrap(), b"login:");
-        let second = attach_as(&console, ConsoleAccess::TakeOver, Session::Replace).await.unwrap();
-        assert_eq!(second.scrollback, b"login:");
+        let mut second = attach_as(&console, ConsoleAccess::TakeOver, Session::Replace).await.unwrap();
+        assert_eq!(second.output.recv().await.unwrap(), b"login:");
         assert_eq!(first.output.recv().await.unwrap(), b"login:", "what came before is still read");
         assert_eq!(first.output.recv().await, None);
         assert_eq!(*first.over.borrow(), Some(CONSOLE_REPLACED));
@@ -279,15 +388,56 @@ mod tests {
         let (mut guest, console, _directory) = start();
         let mut slow = attach(&console, ConsoleAccess::View).await.unwrap();
         let mut fast = attach(&console, ConsoleAccess::View).await.unwrap();
-        for _ in 0..VIEWER_BACKLOG * 2 {
+        // A letter at a time is little, however often it comes.
+        for _ in 0..1000 {
             guest.write_all(b"x").await.unwrap();
             fast.output.recv().await.unwrap();
         }
-        let mut seen = 0;
-        while slow.output.recv().await.is_some() {
-            seen += 1;
+        assert_eq!(*slow.over.borrow(), None);
+        while slow.over.borrow().is_none() {
+            guest.write_all(&[b'x'; 4096]).await.unwrap();
+            fast.output.recv().await.unwrap();
         }
-        assert_eq!(seen, VIEWER_BACKLOG);
         assert_eq!(*slow.over.borrow(), Some(TOO_SLOW));
+        assert_eq!(slow.output.recv().await, None, "the reason comes before what it did not read");
+        assert_eq!(*fast.over.borrow(), None);
+    }
+
+    /// A guest that prints until its serial port takes no more, and how much it has printed.
+    async fn fills(guest: &mut UnixStream) -> usize {
+        let mut printed = 0;
+        let printing = async {
+            while let Ok(count) = guest.write(&[b'x'; 4096]).await {
+                printed += count;
+            }
+        };
+        assert!(tokio::time::timeout(std::time::Duration::from_secs(1), printing).await.is_err(), "it never waits");
+        printed
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_reads_slowly_holds_its_guest_back_and_loses_nothing() {
+        let (mut guest, console, _directory) = start();
+        let mut session = attach_as(&console, ConsoleAccess::TakeOver, Session::Replace).await.unwrap();
+        let (mut printed, mut read) = (0, 0);
+        for _ in 0..3 {
+            printed += fills(&mut guest).await;
+            while read < printed {
+                read += session.output.recv().await.unwrap().len();
+            }
+        }
+        assert!(printed > 3 * 64 * 1024, "{printed}");
+        assert_eq!(*session.over.borrow(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_takes_nothing_is_disconnected_and_the_guest_goes_on() {
+        let (mut guest, console, _directory) = start();
+        let mut session = attach_as(&console, ConsoleAccess::TakeOver, Session::Replace).await.unwrap();
+        fills(&mut guest).await;
+        guest.write_all(&vec![b'y'; 1 << 20]).await.unwrap();
+        assert_eq!(*session.over.borrow(), Some(TOO_SLOW));
+        assert_eq!(session.output.recv().await, None);
+        assert!(attach_as(&console, ConsoleAccess::TakeOver, Session::Only).await.is_ok(), "it is no session any more");
     }
 }

@@ -8,28 +8,24 @@ use std::time::Duration;
 
 use garboard_agent::line_socket::next_client;
 use garboard_protocol::change::ChangeRequest;
-use garboard_protocol::control::{
-    Asked, ConsoleAccess, ControlReply, ControlRequest, GuestQuestion, QmpAccess, Session, Status,
-};
+use garboard_protocol::control::{Asked, ControlReply, ControlRequest, GuestQuestion, QmpAccess, Session, Status};
 use garboard_protocol::text::printable;
 use garboard_protocol::wire;
 use garboard_qmp::agent::Agent;
-use tokio::io::Interest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use super::backup_hook::{self, Hooks};
-use super::console::{Attach, Attached, Keys};
+use super::console::Attach;
 use super::driver::{Client, Offer, Outcome};
 use super::screenshot::{Pointer, Screen};
-use super::session::{self, ScreenSession, Wire};
+use super::session::{self, ScreenSession};
 use super::trace::Cause;
 use super::usb_redirection::{self, KnownSlots};
-use super::{guest_probe, guest_report, numbered};
+use super::{console_client, guest_probe, guest_report, numbered};
 use crate::vm::Verdict;
 
 /// A request line of a user is short; a probe's command may be a script.
@@ -43,10 +39,6 @@ const MAX_PROBES: usize = 4;
 /// The longest name of a user, and the longest audit ID, that is logged, in characters.
 const MAX_NAME: usize = 128;
 const NO_SCREEN: &str = "this machine has no graphics (autoattachGraphicsDevice: false)";
-/// How often a viewer that sends nothing more is looked at.
-const GONE_EVERY: Duration = Duration::from_secs(1);
-/// Bytes typed at once.
-const KEYS_BYTES: usize = 1024;
 
 /// The peer of a control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,7 +197,7 @@ async fn serve_request(
             let found = guest_report::ask(about, &senders.agent, &senders.status).await;
             answer(&mut stream, &found.unwrap_or_else(denied)).await
         }
-        ControlRequest::Console { access, session } => {
+        ControlRequest::Console { access, session, resume } => {
             tracing::info!(
                 ?access,
                 ?session,
@@ -213,7 +205,7 @@ async fn serve_request(
                 claimed_user = asker.caller.claimed,
                 "console requested"
             );
-            console(stream, &senders, access, session).await
+            console_client::console(stream, &senders, access, session, resume).await
         }
         ControlRequest::Vnc { session } => vnc(stream, &senders, session).await,
         ControlRequest::UsbRedir => usb_redir(stream, senders.usb).await,
@@ -234,7 +226,7 @@ async fn serve_request(
 }
 
 /// Byte by byte, because what follows the line belongs to the stream it may become.
-async fn read_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+pub(super) async fn read_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     while line.len() < MAX_REQUEST_BYTES {
         match stream.read_u8().await? {
@@ -327,85 +319,6 @@ async fn watch_status(mut stream: UnixStream, mut status: watch::Receiver<Status
     }
 }
 
-/// The answer to a viewer that is let in, and how its bytes are written from then on.
-fn begun(session: Session) -> (ControlReply, Wire) {
-    match session {
-        Session::None => (ControlReply::Streaming, Wire::Raw),
-        Session::Replace | Session::Only => (ControlReply::Session, Wire::Parts),
-    }
-}
-
-async fn console(
-    mut stream: UnixStream,
-    senders: &ControlSenders,
-    access: ConsoleAccess,
-    session: Session,
-) -> io::Result<()> {
-    let (reply, attached) = oneshot::channel();
-    if senders.console.send(Attach { access, session, reply }).await.is_err() {
-        return answer(&mut stream, &denied("this machine has no serial console, or it was closed")).await;
-    }
-    match attached.await {
-        Ok(Ok(attached)) => {
-            let (reply, wire) = begun(session);
-            answer(&mut stream, &reply).await?;
-            let late = attached.over.clone();
-            tokio::select! {
-                ended = relay_console(stream, attached, wire) => ended,
-                () = session::overdue(late), if wire == Wire::Parts => Ok(()),
-            }
-        }
-        Ok(Err(reason)) => answer(&mut stream, &denied(reason)).await,
-        Err(_) => answer(&mut stream, &denied("the serial console was closed")).await,
-    }
-}
-
-async fn relay_console(stream: UnixStream, mut attached: Attached, wire: Wire) -> io::Result<()> {
-    let (mut from_viewer, mut to_viewer) = stream.into_split();
-    wire.put(&mut to_viewer, &attached.scrollback).await?;
-    let mut typed = vec![0; KEYS_BYTES];
-    let mut may_type = attached.keyboard.is_some();
-    let mut listens = true;
-    loop {
-        tokio::select! {
-            output = attached.output.recv() => match output {
-                Some(bytes) => wire.put(&mut to_viewer, &bytes).await?,
-                None => {
-                    let reason = *attached.over.borrow();
-                    return wire.end(&mut to_viewer, reason).await;
-                }
-            },
-            read = from_viewer.read(&mut typed), if listens => match read? {
-                // A websocket has no half of a close: the client of a session is gone.
-                0 if wire == Wire::Parts => return Ok(()),
-                // Input from a pipe ended, and the viewer still reads the output, or it is gone. Either way another client may write
-                // now.
-                0 => {
-                    listens = false;
-                    if let Some(keyboard) = &attached.keyboard {
-                        let _ = keyboard.send(Keys { viewer: attached.id, bytes: Vec::new() }).await;
-                    }
-                }
-                count => if let (true, Some(keyboard)) = (may_type, &attached.keyboard) {
-                    let keys = Keys { viewer: attached.id, bytes: typed[..count].to_vec() };
-                    may_type = keyboard.send(keys).await.is_ok();
-                }
-            },
-            () = gone(&to_viewer), if !listens => return Ok(()),
-        }
-    }
-}
-
-/// Waits until a viewer that sends nothing more has closed its other half too. The guest may print nothing for days.
-async fn gone(viewer: &OwnedWriteHalf) {
-    loop {
-        tokio::time::sleep(GONE_EVERY).await;
-        if viewer.ready(Interest::WRITABLE).await.is_ok_and(|ready| ready.is_write_closed()) {
-            return;
-        }
-    }
-}
-
 async fn vnc(mut stream: UnixStream, senders: &ControlSenders, session: Session) -> io::Result<()> {
     if senders.vnc.is_closed() {
         return answer(&mut stream, &denied(NO_SCREEN)).await;
@@ -447,87 +360,4 @@ async fn qmp(mut stream: UnixStream, senders: &ControlSenders, access: QmpAccess
     answer(&mut stream, &ControlReply::Streaming).await?;
     let client = QmpClient { stream, access, caller, span: Span::current() };
     senders.qmp.send(client).await.map_err(|_| io::Error::other("the machine has just ended"))
-}
-
-#[cfg(test)]
-mod tests {
-    use garboard_protocol::testing::running;
-
-    use super::*;
-    use crate::supervisor::attach::{ControlReceivers, open_channels};
-
-    const PATIENCE: Duration = Duration::from_secs(60);
-
-    /// A guest that prints nothing, and what its console is opened through.
-    struct Quiet {
-        guest: UnixStream,
-        senders: ControlSenders,
-        _receivers: ControlReceivers,
-        _room: tempfile::TempDir,
-    }
-
-    impl Quiet {
-        fn start() -> Self {
-            let (room, (guest, ours)) = (tempfile::tempdir().unwrap(), UnixStream::pair().unwrap());
-            let (console, attaching) = mpsc::channel(4);
-            tokio::spawn(super::super::console::serve(ours, room.path().join("serial0.log"), attaching));
-            let (senders, receivers) = open_channels(mpsc::channel(1).0, watch::channel(running(1)).1);
-            Self { guest, senders: ControlSenders { console, ..senders }, _receivers: receivers, _room: room }
-        }
-
-        /// The first line of the answer, and the connection.
-        async fn open(&self, access: ConsoleAccess, session: Session) -> (ControlReply, UnixStream) {
-            let (mut client, stream) = UnixStream::pair().unwrap();
-            tokio::spawn(super::client(stream, self.senders.clone()));
-            let line = wire::encode(&ControlRequest::Console { access, session }).unwrap();
-            client.write_all(&line).await.unwrap();
-            let line = timeout(PATIENCE, read_line(&mut client)).await.unwrap().unwrap();
-            (wire::decode(&line).unwrap(), client)
-        }
-
-        /// One that is let in before the guest prints anything.
-        async fn until_opened(&self, access: ConsoleAccess, session: Session) {
-            let opening = async {
-                while let (ControlReply::Denied { .. }, _) = self.open(access, session).await {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            };
-            timeout(PATIENCE, opening).await.expect("it is let in");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_session_that_was_given_up_is_none_though_the_guest_prints_nothing() {
-        let machine = Quiet::start();
-        let (reply, first) = machine.open(ConsoleAccess::TakeOver, Session::Only).await;
-        assert_eq!(reply, ControlReply::Session);
-        let (refused, _) = machine.open(ConsoleAccess::TakeOver, Session::Only).await;
-        assert!(matches!(refused, ControlReply::Denied { .. }), "{refused:?}");
-        drop(first);
-        machine.until_opened(ConsoleAccess::TakeOver, Session::Only).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn viewers_that_left_take_no_places_of_a_guest_that_prints_nothing() {
-        let machine = Quiet::start();
-        let mut viewers = Vec::new();
-        while let (ControlReply::Streaming, viewer) = machine.open(ConsoleAccess::View, Session::None).await {
-            viewers.push(viewer);
-        }
-        assert!(viewers.len() > 8, "{}", viewers.len());
-        viewers.pop();
-        machine.until_opened(ConsoleAccess::View, Session::None).await;
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_viewer_whose_input_ended_goes_on_reading() {
-        let mut machine = Quiet::start();
-        let (_, mut viewer) = machine.open(ConsoleAccess::Write, Session::None).await;
-        viewer.shutdown().await.unwrap();
-        tokio::time::sleep(GONE_EVERY * 5).await;
-        machine.guest.write_all(b"login:").await.unwrap();
-        let mut printed = [0; 6];
-        timeout(PATIENCE, viewer.read_exact(&mut printed)).await.unwrap().unwrap();
-        assert_eq!(&printed, b"login:");
-    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use garboard_api::MacAddr;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{GuestStatus, GuestSystem, InterfaceStatus};
+use garboard_protocol::guest::expected_commands;
 use garboard_protocol::paths;
 use garboard_qmp::agent::{Agent, AgentInfo, AgentOptions, GuestText, OsInfo};
 use garboard_qmp::{Interest, Monitor, Notice, Subscription};
@@ -126,7 +127,15 @@ pub(super) async fn names(agent: &Agent, info: Option<&AgentInfo>) -> GuestStatu
         kernel: shown(os.kernel_release.as_ref()),
         agent_version: info.map(|info| info.version.to_string()),
         system: system(&os),
+        missing_commands: info.map(missing).unwrap_or_default(),
     }
+}
+
+/// The commands that are expected of it and that it does not have, or that are switched off. One that lists none may have all.
+fn missing(info: &AgentInfo) -> Vec<String> {
+    let is_listed = !info.commands.items().is_empty();
+    let missing = expected_commands().filter(|command| is_listed && !info.allows(command));
+    missing.map(str::to_owned).collect()
 }
 
 /// The operating system, as escaped and bounded text.
@@ -227,5 +236,19 @@ mod tests {
         // One that has no such command is asked for everything else.
         fake.on("guest-fsfreeze-status", AgentBehaviour::Refuse("CommandNotFound", "no"));
         assert!(matches!(ask(&agent).await, Ok(Input::GuestAgentReported { guest: Some(_), frozen: None, .. })));
+    }
+
+    #[test]
+    fn commands_that_an_agent_does_not_have_or_may_not_use_are_missing() {
+        let missing_of = |commands: serde_json::Value| -> Vec<String> {
+            missing(&serde_json::from_value(json!({"version": "7.2", "supported_commands": commands})).unwrap())
+        };
+        let all = || expected_commands().map(|name| json!({"name": name, "enabled": true})).collect::<Vec<_>>();
+        assert_eq!(missing_of(json!(all())), [] as [&str; 0]);
+        let mut some = all();
+        some[9]["enabled"] = json!(false);
+        drop(some.remove(1));
+        assert_eq!(missing_of(json!(some)), ["guest-get-time", "guest-get-osinfo"]);
+        assert_eq!(missing_of(json!([])), [] as [&str; 0], "it lists none");
     }
 }

@@ -1,10 +1,12 @@
 //! The supervisor: prepares, launches, drives and reports one machine.
 
 mod attach;
+mod backlog;
 mod backup_hook;
 mod broker;
 mod confine;
 mod console;
+mod console_client;
 mod control;
 mod credentials;
 mod driver;

@@ -20,9 +20,18 @@ impl SerialLog {
         Self { path, length }
     }
 
-    /// The last bytes of the log, at most `bytes`; empty if it cannot be read.
+    /// The last bytes of the log, at most `bytes`, also those before its last cut; empty if it cannot be read.
     pub(super) fn tail(&self, bytes: usize) -> Vec<u8> {
-        read_tail(&self.path, bytes as u64).unwrap_or_default()
+        let last = read_tail(&self.path, bytes as u64).unwrap_or_default();
+        let missing = bytes.saturating_sub(last.len()) as u64;
+        let mut tail = read_tail(&self.before(), missing).unwrap_or_default();
+        tail.extend(last);
+        tail
+    }
+
+    /// What was in the log before its last cut.
+    fn before(&self) -> PathBuf {
+        self.path.with_extension("log.1")
     }
 
     /// QEMU has appended this much; cuts the log when it is due.
@@ -37,7 +46,7 @@ impl SerialLog {
     }
 
     fn cut(&self) -> io::Result<()> {
-        std::fs::copy(&self.path, self.path.with_extension("log.1"))?;
+        std::fs::copy(&self.path, self.before())?;
         OpenOptions::new().write(true).open(&self.path)?.set_len(0)
     }
 }
@@ -72,5 +81,18 @@ mod tests {
         let before = std::fs::metadata(path.with_extension("log.1")).unwrap().len();
         assert!(kept <= MAX_BYTES && before <= MAX_BYTES + line.len() as u64, "{kept} {before}");
         assert_eq!(SerialLog::new(path).tail(10).len(), 10);
+    }
+
+    #[test]
+    fn the_end_of_a_log_that_was_just_cut_is_that_of_both_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("serial0.log");
+        std::fs::write(&path, "before the cut, ").unwrap();
+        let mut log = SerialLog::new(path.clone());
+        log.note_appended(usize::try_from(MAX_BYTES).unwrap());
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"after").unwrap();
+        let next = SerialLog::new(path);
+        assert_eq!(next.tail(9), b"ut, after");
+        assert_eq!(next.tail(100), b"before the cut, after");
     }
 }

@@ -14,8 +14,8 @@ use tokio::sync::watch;
 /// What the client of a session reads that was replaced.
 pub(super) const CONSOLE_REPLACED: &str = "another client has opened this console";
 const SCREEN_REPLACED: &str = "another client has opened this screen";
-/// How long a session that is over may take to send what came before its end.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// How long the client of a session that is over may take to read what is on its way, and then why.
+const GOODBYE: Duration = Duration::from_secs(10);
 /// Bytes of a screen that are read at once.
 const SCREEN_BYTES: usize = 16 * 1024;
 
@@ -102,11 +102,13 @@ pub(super) async fn relay_screen(
         let (mut bytes, mut over) = (vec![0; SCREEN_BYTES], over);
         loop {
             tokio::select! {
+                // A screen always has more to draw.
+                biased;
+                reason = replaced(&mut over) => return Wire::Parts.end(&mut to_client, reason).await,
                 read = from_qemu.read(&mut bytes) => match read? {
                     0 => return Ok(()),
                     count => Wire::Parts.put(&mut to_client, &bytes[..count]).await?,
                 },
-                reason = replaced(&mut over) => return Wire::Parts.end(&mut to_client, reason).await,
             }
         }
     };
@@ -180,7 +182,7 @@ mod tests {
         assert_eq!(qemu.read(&mut pressed).await.unwrap(), 0, "QEMU sees its client leave");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_does_not_keep_a_session_that_is_over() {
         let screen = ScreenSession::default();
         let over = screen.begin(Session::Replace).unwrap();

@@ -116,7 +116,8 @@ pub(crate) fn status() -> Value {
         "interfaces": [{"name": "default", "interfaceName": "eth0", "mac": "02:00:00:00:00:01",
             "addresses": ["10.0.2.2"], "infoSource": "domain, guest-agent", "queues": 2}],
         "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1", "system": {"id": "debian", "name": "n",
-            "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"}},
+            "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"},
+            "missingCommands": ["guest-get-time"]},
         "accessCredentials": {"synchronized": false, "message": "Guest agent is offline"},
         "taints": ["device_del"], "run": "r", "supervisorPid": 7, "supervisor": {"version": "1", "startedAtMs": 1_790_000_000_000_i64},
         "resets": 3, "ended": ended(),
@@ -127,7 +128,8 @@ pub(crate) fn status() -> Value {
 pub(crate) fn guest_report() -> Value {
     json!({
         "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1", "system": {"id": "debian", "name": "n",
-            "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"}},
+            "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"},
+            "missingCommands": ["guest-get-time"]},
         "commands": [{"name": "guest-ping", "enabled": true}], "timezone": {"zone": "UTC", "offsetSeconds": 3600},
         "users": [{"user": "root", "domain": "d", "loginTimeSeconds": 1.5}],
         "fileSystems": [{"name": "vda1", "mountpoint": "/", "type": "ext4", "usedBytes": 1, "totalBytes": 2,
@@ -468,6 +470,8 @@ const DEMANDS: &[(&str, &str)] = &[
     ("asked-backup-hook.json", "step"),
     ("asked-console.json", "session"),
     ("asked-vnc.json", "session"),
+    // A place that a client would go on from.
+    ("answered-resumed.json", "position"),
     ("asked-qmp.json", "access"),
     ("asked-probe.json", "question"),
     ("to-agent-plumb.json", "binding"),

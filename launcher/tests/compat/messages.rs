@@ -13,6 +13,7 @@ use garboard_protocol::handed;
 use garboard_protocol::launch::{FromInit, Helper, InitState, Launch, ProcessIdentity, ToInit};
 use garboard_protocol::namespaces::NamespaceReport;
 use garboard_protocol::number::Number;
+use garboard_protocol::position::{Begun, Position, Resume};
 use garboard_protocol::testing::AUDIT_ID;
 use serde_json::{Value, json};
 
@@ -133,7 +134,11 @@ samples!(control_requests, ControlRequest, {
     "asked-unfreeze.json": ControlRequest::Unfreeze => ControlRequest::Unfreeze,
     "asked-guest.json": ControlRequest::Guest { .. } => ControlRequest::Guest { about: GuestSubject::Info },
     "asked-console.json": ControlRequest::Console { .. } =>
-        ControlRequest::Console { access: ConsoleAccess::TakeOver, session: Session::Replace },
+        ControlRequest::Console {
+            access: ConsoleAccess::TakeOver,
+            session: Session::Replace,
+            resume: Some(Resume::After(position())),
+        },
     "asked-vnc.json": ControlRequest::Vnc { .. } => ControlRequest::Vnc { session: Session::Only },
     "asked-usb-redir.json": ControlRequest::UsbRedir => ControlRequest::UsbRedir,
     "asked-screenshot.json": ControlRequest::Screenshot { .. } => ControlRequest::Screenshot { move_cursor: true },
@@ -153,11 +158,17 @@ samples!(control_replies, ControlReply, {
     "answered-done.json": ControlReply::Done => ControlReply::Done,
     "answered-streaming.json": ControlReply::Streaming => ControlReply::Streaming,
     "answered-session.json": ControlReply::Session => ControlReply::Session,
+    "answered-resumed.json": ControlReply::Resumed(_) =>
+        ControlReply::Resumed(Begun { position: position(), resumed: true, missed: 7 }),
     "answered-healthy.json": ControlReply::Healthy => ControlReply::Healthy,
     "answered-guest.json": ControlReply::Guest(_) =>
         ControlReply::Guest(Box::new(serde_json::from_value(guest_report()).unwrap())),
     "answered-denied.json": ControlReply::Denied { .. } => ControlReply::Denied { reason: "no".to_owned() },
 });
+
+fn position() -> Position {
+    Position { epoch: "5e1f".to_owned(), offset: 1007 }
+}
 
 /// All of them. What is written with the least in it comes last: a reader may require what is left out only when it is empty.
 pub(crate) fn all() -> Vec<Kind> {

@@ -29,6 +29,7 @@ use garboard_protocol::control::{
 };
 use garboard_protocol::guest::GuestSubject;
 use garboard_protocol::launch::{FromInit, ToInit};
+use garboard_protocol::position::Resume;
 use machine::Machine;
 use record::{End, Line, Record, Socket};
 use serde::de::DeserializeOwned;
@@ -95,9 +96,10 @@ fn play(environment: Environment) -> Vec<Line> {
     answered(&machine, ControlRequest::Reset, "queued");
     answered(&machine, ControlRequest::Watch, "status");
     let (access, session) = (ConsoleAccess::View, Session::None);
-    answered(&machine, ControlRequest::Console { access, session }, "streaming");
+    answered(&machine, ControlRequest::Console { access, session, resume: None }, "streaming");
     let (access, session) = (ConsoleAccess::TakeOver, Session::Replace);
-    answered(&machine, ControlRequest::Console { access, session }, "session");
+    answered(&machine, ControlRequest::Console { access, session, resume: None }, "session");
+    answered(&machine, ControlRequest::Console { access, session, resume: Some(Resume::New) }, "resumed");
     answered(&machine, ControlRequest::Qmp { access: QmpAccess::ReadOnly }, "streaming");
     answered(&machine, ControlRequest::Vnc { session: Session::None }, "streaming");
     answered(&machine, ControlRequest::Vnc { session: Session::Only }, "session");
@@ -134,7 +136,7 @@ fn expect_messages(environment: Environment, lines: &[Line]) {
             End::Client,
             "backupHook console freeze guest pause qmp reset screenshot softReboot status stop unfreeze unpause usbRedir vnc watch",
         ),
-        (Socket::Control, End::Supervisor, "alreadySo denied queued session status streaming"),
+        (Socket::Control, End::Supervisor, "alreadySo denied queued resumed session status streaming"),
     ];
     let own: &[_] = match environment {
         Environment::Pod => &[

@@ -7,6 +7,7 @@ use garboard_cluster::report::{self, Seen};
 use garboard_protocol::control::{
     CredentialsStatus, DiskStatus, Ended, GuestStatus, GuestSystem, InterfaceStatus, Status, SupervisorInfo,
 };
+use garboard_protocol::guest::expected_commands;
 use jiff::Timestamp;
 
 use crate::pods::LauncherPod;
@@ -113,10 +114,12 @@ fn cut_interface(interface: &mut InterfaceStatus) {
 }
 
 fn cut_guest(guest: &mut GuestStatus) {
-    let GuestStatus { hostname, os, kernel, agent_version, system } = guest;
+    let GuestStatus { hostname, os, kernel, agent_version, system, missing_commands } = guest;
     let GuestSystem { id, name, version, version_id, kernel_version, machine } = system;
     let texts = [hostname, os, kernel, agent_version, id, name, version, version_id, kernel_version, machine];
     texts.into_iter().flatten().for_each(cut);
+    missing_commands.truncate(expected_commands().count());
+    missing_commands.iter_mut().for_each(cut);
 }
 
 fn cut(text: &mut String) {

@@ -76,8 +76,11 @@ fn a_report_is_cut_to_what_a_launcher_would_send() {
     reported.taints = vec![long.clone(); 100];
     reported.access_credentials = Some(CredentialsStatus { synchronized: false, message: long.clone() });
     let addresses = vec!["10.0.2.2".to_owned(); 100];
-    reported.interfaces = vec![InterfaceStatus { name: long, addresses, ..InterfaceStatus::default() }; 100];
+    reported.interfaces = vec![InterfaceStatus { name: long.clone(), addresses, ..InterfaceStatus::default() }; 100];
+    reported.guest = Some(GuestStatus { missing_commands: vec![long; 100], ..GuestStatus::default() });
     let reported = bounded(reported);
+    let missing = &reported.guest.as_ref().unwrap().missing_commands;
+    assert_eq!((missing.len(), missing[0].chars().count()), (12, 256));
     assert_eq!((reported.interfaces.len(), reported.interfaces[0].addresses.len()), (64, 64));
     assert_eq!(reported.interfaces[0].name.chars().count(), 256);
     assert_eq!((reported.taints.len(), reported.taints[0].chars().count()), (16, 256));

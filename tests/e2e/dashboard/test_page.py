@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from garboard_e2e.dashboard import browser as chromium
-from garboard_e2e.dashboard.played_api import PlayedApi, status
+from garboard_e2e.dashboard.played_api import GREETING, PlayedApi, status
 from garboard_e2e.dashboard.served import Served
 from garboard_e2e.patience import wait_until
 
@@ -268,14 +268,51 @@ def test_a_console_connects_again_unless_another_user_took_it(page: Page, api: P
     action(page, "Console").click()
     state = page.locator("#session-state")
     expect(state).to_have_text("Connected.")
+    expect(page.locator("#session .xterm-rows")).to_contain_text("hello login:")
     api.consoles[0].close(1011, "the supervisor was replaced")
     expect(state).to_contain_text("the supervisor was replaced. Connecting again in 1 s")
     wait_until("a second session", lambda: len(api.consoles) == 2)
     expect(state).to_have_text("Connected.")
-    api.consoles[1].close(1001, "another client has opened this console")
+    # It goes on where it was.
+    assert page.locator("#session .xterm-rows").inner_text().count("hello login:") == 1
+    api.consoles[1].close(1001, "EOF: another client has opened this console")
     expect(state).to_have_text("Ended: another client has opened this console")
     page.get_by_role("button", name="Connect again").click()
     wait_until("a third session", lambda: len(api.consoles) == 3)
+    # What connects again by itself ends nobody's session.
+    opened = [path for _, path, _, _ in api.asked if path.partition("?")[0].endswith("/console")]
+    place = f"position=5e1f.{len(GREETING)}"
+    assert [path.partition("?")[2] for path in opened] == ["position=new", f"preserveSession=true&{place}", place]
+
+
+def test_a_console_that_cannot_go_on_where_it_was_begins_anew(page: Page, api: PlayedApi) -> None:
+    """Its controller is of a version before: what comes was shown already."""
+    machine(page, "hello")
+    action(page, "Console").click()
+    rows = page.locator("#session .xterm-rows")
+    expect(rows).to_contain_text("hello login:")
+    page.keyboard.type("root")
+    expect(rows).to_contain_text("hello login: root")
+    api.knows_places = False
+    api.consoles[0].close(1011, "the node was cut off")
+    wait_until("a second session", lambda: len(api.consoles) == 2)
+    expect(rows).not_to_contain_text("root")
+    expect(rows).to_contain_text("hello login:")
+    assert rows.inner_text().count("hello login:") == 1
+
+
+def test_a_console_that_was_lost_waits_for_the_session_that_is_there(page: Page, api: PlayedApi) -> None:
+    machine(page, "hello")
+    action(page, "Console").click()
+    state = page.locator("#session-state")
+    expect(state).to_have_text("Connected.")
+    held = "another client has opened this console"
+    api.refusals[f"GET {SUBRESOURCES}/virtualmachineinstances/hello/console"] = status(503, "ServiceUnavailable", held)
+    api.consoles[0].close(1012, "this controller ends")
+    expect(state).to_have_text(f"Waiting: {held}. Connecting again in 2 s …")
+    api.refusals.clear()
+    wait_until("a second session", lambda: len(api.consoles) == 2)
+    expect(state).to_have_text("Connected.")
 
 
 def test_a_console_that_is_refused_says_why(page: Page, api: PlayedApi) -> None:

@@ -8,6 +8,8 @@ use crate::failure::{Failure, bounded};
 /// Close codes of RFC 6455, 7.4.1, as the controller uses them.
 const NORMAL: u16 = 1000;
 const AWAY: u16 = 1001;
+/// What the controller writes before the reason of a session that is over, for programs that look for it.
+const OVER: &str = "EOF: ";
 
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,7 @@ impl End {
         match self {
             Self::Closed { code: NORMAL, .. } => None,
             Self::Closed { code: AWAY, reason } if !reason.is_empty() => {
+                let reason = reason.strip_prefix(OVER).unwrap_or(reason);
                 Some(Failure::Refused(format!("{machine}: the session is over: {}", bounded(reason))))
             }
             Self::Closed { code, reason } if reason.is_empty() => {
@@ -75,6 +78,20 @@ impl Ending {
 }
 
 #[cfg(test)]
+impl Ending {
+    /// One that came already: by a close frame with this code, or without one.
+    pub(crate) fn came(code: Option<u16>, reason: &str) -> Self {
+        let ending = Self::default();
+        let reason = reason.to_owned();
+        ending.set(match code {
+            Some(code) => End::Closed { code, reason },
+            None => End::Cut(reason),
+        });
+        ending
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::exit::FAILED;
@@ -86,6 +103,7 @@ mod tests {
         assert_eq!(End::of_frame(None).failure("n/a"), None);
         let table = [
             (closed(AWAY, "another user has connected"), "n/a: the session is over: another user has connected"),
+            (closed(AWAY, "EOF: another user has connected"), "n/a: the session is over: another user has connected"),
             (
                 closed(AWAY, ""),
                 "the connection to the machine was lost: n/a: it was closed with code 1001; the machine",

@@ -11,6 +11,7 @@
 mod answer;
 mod ending;
 mod process;
+mod progress;
 mod socket;
 mod websocket;
 
@@ -27,14 +28,20 @@ use crate::subresource::Subresource;
 pub(crate) use process::{BESIDE, Bounds, Proxy};
 #[cfg(not(unix))]
 use process::{Bounds, Proxy};
+use progress::Progress;
 
 /// KubeVirt's parameter: a session that is there is not ended, and the stream is refused.
 pub(crate) const PRESERVE_SESSION: &str = "preserveSession=true";
+
+/// Ours: a console is opened to look on, beside the session of it. A controller of a version before reads only the other parameter.
+pub(crate) const LOOK_ON: &str = "view=true&preserveSession=true";
 
 /// A way to one stream of a machine, which can be opened more than once.
 pub(crate) struct Streams {
     proxy: Proxy,
     subresource: Subresource,
+    /// Of a console: each time it is opened it goes on where it was.
+    progress: Option<Arc<Progress>>,
 }
 
 /// An open stream.
@@ -51,18 +58,23 @@ impl Streams {
     /// Starts the proxy.
     pub(crate) fn start(kubectl: &Kubectl, subresource: Subresource) -> anyhow::Result<Self> {
         let proxy = Proxy::start(kubectl, &Bounds::of_stream(&subresource.path()))?;
-        Ok(Self { proxy, subresource })
+        Ok(Self { proxy, subresource, progress: None })
+    }
+
+    /// The same for a console.
+    pub(crate) fn of_console(kubectl: &Kubectl, subresource: Subresource) -> anyhow::Result<Self> {
+        Ok(Self { progress: Some(Arc::default()), ..Self::start(kubectl, subresource)? })
     }
 
     /// Opens the stream, with these parameters of KubeVirt's. What refuses it is an error that says so.
     pub(crate) fn open(&self, parameters: &str) -> Result<Stream, Failure> {
         let socket = self.proxy.connect()?;
-        let mut path = self.proxy.path(&self.subresource.path());
-        if !parameters.is_empty() {
-            path.push('?');
-            path.push_str(parameters);
-        }
-        let (reading, writing, ending) = websocket::open(socket, &path, &self.subresource)?;
+        let place = self.progress.as_ref().map(|progress| progress.parameter());
+        let all: Vec<&str> =
+            [Some(parameters), place.as_deref()].into_iter().flatten().filter(|each| !each.is_empty()).collect();
+        let path = self.proxy.path(&self.subresource.path());
+        let path = if all.is_empty() { path } else { format!("{path}?{}", all.join("&")) };
+        let (reading, writing, ending) = websocket::open(socket, &path, &self.subresource, self.progress.clone())?;
         Ok(Stream { incoming: Incoming::of(reading), outgoing: Box::new(writing), ending })
     }
 }

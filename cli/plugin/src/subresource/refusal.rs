@@ -17,6 +17,8 @@ const NO_BACKEND: [&str; 4] = [
 ];
 /// What API servers say of a path that nobody serves, with and without the group.
 const NO_PATH: [&str; 2] = ["could not find the requested resource", "page not found"];
+/// What a controller says before a command of the guest agent that failed.
+const IN_GUEST: &str = "Internal error occurred: command ";
 /// What kubectl says when its time limit has passed.
 const TOO_LATE: [&str; 2] = ["Client.Timeout", "context deadline exceeded"];
 
@@ -91,6 +93,9 @@ fn of_status(asked: &Subresource, reason: &str, message: &str) -> Failure {
         "NotFound" => Failure::NotFound(bounded(message)),
         "ServiceUnavailable" | "InternalError" if has(&NO_BACKEND) => Failure::NoController(bounded(message)),
         "ServiceUnavailable" => Failure::Refused(of_machine(message)),
+        "InternalError" if message.starts_with(IN_GUEST) => {
+            Failure::Refused(of_machine(after(message, " failed: ").unwrap_or(message)))
+        }
         "Timeout" => Failure::NoAnswer(bounded(message)),
         _ => Failure::Other(of_machine(message.strip_prefix("Internal error occurred: ").unwrap_or(message))),
     }
@@ -112,7 +117,12 @@ mod tests {
     use crate::exit::{FAILED, NOT_FOUND, REFUSED};
 
     /// Code and message of what kubectl prints.
-    const PRINTED: [(&str, u8, &str); 11] = [
+    const PRINTED: [(&str, u8, &str); 12] = [
+        (
+            "Error from server (InternalError): Internal error occurred: command Freeze failed: the QEMU guest agent is not connected\n",
+            REFUSED,
+            "tenant/hello: the QEMU guest agent is not connected",
+        ),
         (
             "Error from server (Conflict): Operation cannot be fulfilled on virtualmachineinstance.kubevirt.io \"hello\": no guest agent is connected\n",
             REFUSED,

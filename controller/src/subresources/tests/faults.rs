@@ -21,8 +21,10 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-use super::instance::{BASE, NODE, running};
+use super::super::leaving::Replica;
+use super::instance::{BASE, NODE, POD, running};
 use super::{Peer, api, played, vm};
+use crate::shutdown::{Stage, stages};
 
 /// For what has to come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -233,6 +235,26 @@ fn a_controller_that_dies_leaves_no_session_in_the_machine() {
 }
 
 #[tokio::test]
+async fn a_controller_that_is_replaced_closes_its_streams_and_says_to_connect_again() {
+    let (Controller { routes, nodes }, machine) = (Controller::new(), Machine::default());
+    let _way = connected(&nodes, &machine).await;
+    let (stage, stages) = stages();
+    let replica = Replica::new(stages);
+    let controller = Controller { routes: routes.layer(axum::Extension(replica.clone())), nodes };
+    let mut client = controller.console().await;
+    stage.send_replace(Stage::Leaving);
+    client.send(Message::binary("ls\r")).await.unwrap();
+    assert_eq!(client.next().await.unwrap().unwrap(), Message::binary("ls\r"), "it serves for a while");
+    stage.send_replace(Stage::Draining);
+    let frame = ended(&mut client).await.unwrap();
+    assert!(frame.code == CloseCode::Restart && frame.reason.contains("connect again"), "{frame:?}");
+    // Its answer.
+    while client.next().await.is_some() {}
+    assert!(replica.closed().await, "the process waits for it, and for nothing else");
+    machine.until_open(0).await;
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_ends_its_session_at_once() {
     let (controller, machine) = (Controller::new(), Machine::default());
     let _way = connected(&controller.nodes, &machine).await;
@@ -245,6 +267,25 @@ async fn a_client_that_leaves_ends_its_session_at_once() {
         drop(client);
         machine.until_open(0).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_whose_computer_is_gone_has_no_session_after_a_minute_and_one_that_is_idle_has() {
+    let (controller, machine) = (Controller::new(), Machine::default());
+    let _way = connected(&controller.nodes, &machine).await;
+    // Nobody reads its socket any more, so that no ping is answered.
+    let gone = controller.console().await;
+    let mut idle = controller.console().await;
+    tokio::spawn(async move { while idle.next().await.is_some() {} });
+    machine.until_open(2).await;
+    tokio::time::sleep(Duration::from_secs(55)).await;
+    machine.until_open(2).await;
+    // A minute, and what a client has to answer a close frame.
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    machine.until_open(1).await;
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    machine.until_open(1).await;
+    drop(gone);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures::{SinkExt, StreamExt};
 use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, Session, Status};
 use garboard_protocol::guest::{GuestReport, GuestSubject, GuestUser};
+use garboard_protocol::position::{Begun, Position, Resume};
 use garboard_protocol::testing::AUDIT_ID;
 use garboard_protocol::{session, wire};
 use garboard_tunnel::agent::{Opened, Refusal, Supervisors};
@@ -58,8 +59,9 @@ impl Played {
                 ControlReply::Queued
             }
             ControlRequest::Status | ControlRequest::Watch => ControlReply::Status(Box::new(self.status())),
-            ControlRequest::Console { session: Session::None, .. } => ControlReply::Streaming,
             ControlRequest::Console { .. } if self.is_old => ControlReply::Streaming,
+            ControlRequest::Console { resume: Some(_), .. } => ControlReply::Resumed(begun()),
+            ControlRequest::Console { session: Session::None, .. } => ControlReply::Streaming,
             ControlRequest::Console { .. } | ControlRequest::Vnc { session: Session::Replace } => ControlReply::Session,
             ControlRequest::Vnc { session: Session::Only } => {
                 ControlReply::Denied { reason: "Active VNC connection. Request denied.".to_owned() }
@@ -75,7 +77,7 @@ impl Played {
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
             ControlRequest::SoftReboot => ControlReply::Queued,
             ControlRequest::Freeze { .. } => ControlReply::Done,
-            ControlRequest::Unfreeze => ControlReply::Denied { reason: "no guest agent is connected".to_owned() },
+            ControlRequest::Unfreeze => ControlReply::Denied { reason: "the QEMU guest agent is not connected".to_owned() },
             ControlRequest::Guest { about: GuestSubject::Users } => {
                 let user = GuestUser { user: "root".to_owned(), ..GuestUser::default() };
                 ControlReply::Guest(Box::new(GuestReport { users: vec![user], ..GuestReport::default() }))
@@ -98,7 +100,7 @@ impl Played {
             to.write_all(b"login: ").await.unwrap();
             let _ = tokio::io::copy(&mut from, &mut to).await;
         }
-        if reply == ControlReply::Session {
+        if matches!(reply, ControlReply::Session | ControlReply::Resumed(_)) {
             let mut sent = Vec::new();
             session::encode(b"login: ", &mut sent);
             to.write_all(&sent).await.unwrap();
@@ -219,8 +221,8 @@ async fn a_freeze_has_its_time_and_is_answered_when_it_is_done() {
     }
     assert_eq!(api.put(&format!("{BASE}/freeze"), json!({"unfreezeTimeout": "later"})).await.0, 400);
     let (code, status) = api.put(&format!("{BASE}/unfreeze"), Value::Null).await;
-    assert_eq!(code, 409);
-    assert!(status["message"].as_str().unwrap().ends_with("no guest agent is connected"), "{status}");
+    let message = "Internal error occurred: command Unfreeze failed: the QEMU guest agent is not connected";
+    assert_eq!((code, status["message"].as_str().unwrap()), (500, message));
 }
 
 #[tokio::test]
@@ -288,11 +290,14 @@ async fn stream(api: &Api, path: &str) -> WebSocketStream<TcpStream> {
 
 #[tokio::test]
 async fn a_session_is_a_websocket_of_plain_bytes_and_its_client_reads_why_it_ended() {
-    let console = |access, session| ControlRequest::Console { access, session };
+    let console = |access, session| ControlRequest::Console { access, session, resume: None };
+    let (access, session, resume) = (ConsoleAccess::View, Session::None, Some(Resume::New));
     let table = [
         ("console", console(ConsoleAccess::TakeOver, Session::Replace)),
         ("console?preserveSession=true", console(ConsoleAccess::Write, Session::Only)),
         ("vnc", ControlRequest::Vnc { session: Session::Replace }),
+        // Not a session, and beside it.
+        ("console?view=true", ControlRequest::Console { access, session, resume }),
     ];
     for (path, wanted) in table {
         let (api, played) = connected(running()).await;
@@ -301,10 +306,39 @@ async fn a_session_is_a_websocket_of_plain_bytes_and_its_client_reads_why_it_end
         socket.send(Message::binary("root\r")).await.unwrap();
         assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("root\r"));
         let Message::Close(Some(frame)) = socket.next().await.unwrap().unwrap() else { panic!("no close frame") };
-        assert_eq!((frame.code, frame.reason.as_str()), (CloseCode::Away, "another client"));
+        assert_eq!((frame.code, frame.reason.as_str()), (CloseCode::Away, "EOF: another client"));
         let asked = played.asked.lock().unwrap().clone();
         assert_eq!(asked, [of_ada(wanted)]);
     }
+}
+
+/// With what a console begins that is asked for with a place.
+fn begun() -> Begun {
+    Begun { position: Position { epoch: "5e1f".to_owned(), offset: 1007 }, resumed: true, missed: 0 }
+}
+
+#[tokio::test]
+async fn a_console_that_goes_on_begins_with_its_place() {
+    let (access, session) = (ConsoleAccess::Write, Session::Only);
+    for (place, resume) in [("new", Resume::New), ("5e1f.1007", Resume::After(begun().position))] {
+        let (api, played) = connected(running()).await;
+        let mut socket = stream(&api, &format!("console?preserveSession=true&position={place}")).await;
+        let text = r#"{"position":"5e1f.1007","resumed":true,"missed":0}"#;
+        assert_eq!(socket.next().await.unwrap().unwrap(), Message::text(text));
+        assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("login: "));
+        socket.send(Message::binary("root\r")).await.unwrap();
+        let asked = played.asked.lock().unwrap().clone();
+        assert_eq!(asked, [of_ada(ControlRequest::Console { access, session, resume: Some(resume) })]);
+    }
+    let (api, played) = connected(running()).await;
+    let line = format!("GET {BASE}/console?position=here");
+    let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
+    assert!(code == 400 && status["message"].as_str().unwrap().contains("position: "), "{status}");
+    assert!(played.asked.lock().unwrap().is_empty());
+    // A supervisor of a version before says nothing of places.
+    let (api, _) = connected_to(running(), Played { is_old: true, ..Played::default() }).await;
+    let mut socket = stream(&api, "console?position=new").await;
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("login: "));
 }
 
 #[tokio::test]
@@ -331,6 +365,11 @@ async fn a_stream_that_is_refused_is_a_status_and_no_upgrade() {
     let line = format!("GET {BASE}/vnc?preserveSession=maybe");
     let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
     assert!(code == 400 && status["message"].as_str().unwrap().contains("write true or false"), "{status}");
+    for parameter in ["view=true", "position=new"] {
+        let line = format!("GET {BASE}/vnc?{parameter}");
+        let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
+        assert!(code == 400 && status["message"].as_str().unwrap().contains("only a console"), "{status}");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! The table of run strategies, and that a decision that was carried out leaves nothing to do.
 
+use std::collections::BTreeMap;
+
 use garboard_api::conditions::Reason;
 use garboard_api::v1::{VirtualMachineInstanceStatus, VirtualMachineStatus};
 use garboard_api::{ClusterConfig, Phase, VirtualMachine, VirtualMachineInstance};
@@ -37,6 +39,7 @@ fn world(strategy: &str) -> World {
         vmi: None,
         started_from: None,
         data_volumes: ProgressByName::new(),
+        absent_sources: BTreeMap::new(),
         now: Timestamp::UNIX_EPOCH,
         chance: 0,
         config: ClusterConfig::offline().into(),
@@ -66,7 +69,7 @@ fn steps(decision: &Decision) -> Vec<&'static str> {
             Step::CreateVmi(_) => "create",
             Step::DeleteVmi { .. } => "delete",
             Step::AdoptVmi { .. } => "adopt",
-            Step::BumpGeneration { .. } => "bump",
+            Step::Annotate { .. } => "annotate",
             Step::Unhalt => "unhalt",
             Step::Keep { .. } => "keep",
             Step::RemoveFinalizer { .. } => "release",
@@ -203,8 +206,12 @@ fn bringing(strategy: &str, progress: DataVolumeProgress) -> World {
 
 #[test]
 fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
-    use DataVolumeProgress::{Done, Failed, Missing, UnderWay, WaitsForConsumer};
-    let rows: [(&str, DataVolumeProgress, &[&str], &str); 11] = [
+    use DataVolumeProgress::{Claimed, Done, Failed, GivenUp, Missing, UnderWay, WaitsForConsumer};
+    let rows: [(&str, DataVolumeProgress, &[&str], &str); 15] = [
+        ("Always", Claimed, &["bring", "create"], "Starting"),
+        ("Halted", Claimed, &["bring"], "Stopped"),
+        ("Always", GivenUp("404".to_owned()), &[], "DataVolumeError"),
+        ("Halted", GivenUp("404".to_owned()), &[], "DataVolumeError"),
         ("Always", Missing, &["bring"], "Provisioning"),
         ("Halted", Missing, &["bring"], "Provisioning"),
         ("Always", UnderWay("ImportInProgress".to_owned()), &[], "Provisioning"),
@@ -226,11 +233,11 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
         assert_eq!(printed.unwrap_or("Starting"), expected, "{strategy} {progress:?}");
         let is_wanted = ["Always", "Once"].contains(&strategy);
         let seconds = match &progress {
-            Done => None,
-            Failed(_) | WaitsForConsumer if !is_wanted => Some(60),
-            Missing | Failed(_) | WaitsForConsumer | UnderWay(_) => Some(2),
+            Done | Claimed => None,
+            Failed(_) | GivenUp(_) | WaitsForConsumer if !is_wanted => Some(60),
+            Missing | Failed(_) | GivenUp(_) | WaitsForConsumer | UnderWay(_) => Some(2),
         };
-        if progress != Done || !is_wanted {
+        if ![Done, Claimed].contains(&progress) || !is_wanted {
             assert_eq!(decision.recheck.map(|pause| pause.as_secs()), seconds, "{strategy} {progress:?}");
         }
     }
@@ -250,6 +257,19 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
     let mut stopping = bringing("Halted", Missing);
     stopping.vmi = Some(instance(&stopping, Phase::Running));
     assert_eq!(steps(&decide(&stopping)), ["delete"]);
+}
+
+#[test]
+fn a_data_volume_whose_source_does_not_exist_is_made_all_the_same() {
+    let mut world = bringing("Always", DataVolumeProgress::Missing);
+    let sources = |world: &World| -> Vec<Option<String>> {
+        let steps = decide(world).steps.into_iter();
+        let source = |step| if let Step::CreateDataVolume { absent_source, .. } = step { absent_source } else { None };
+        steps.map(source).collect()
+    };
+    assert_eq!(sources(&world), [None]);
+    world.absent_sources = [("root".to_owned(), "images/golden".to_owned())].into();
+    assert_eq!(sources(&world), [Some("images/golden".to_owned())]);
 }
 
 #[test]
@@ -304,9 +324,14 @@ fn carry_out(world: &mut World, decision: Decision) {
             Step::AdoptVmi { owners, .. } => {
                 world.vmi.as_mut().unwrap().metadata.owner_references = Some(owners);
             }
-            Step::BumpGeneration { generation, .. } => {
-                let annotations = world.vmi.as_mut().unwrap().metadata.annotations.get_or_insert_default();
-                annotations.insert("kubevirt.io/vm-generation".to_owned(), generation.to_string());
+            Step::Annotate { annotations, .. } => {
+                let all = world.vmi.as_mut().unwrap().metadata.annotations.get_or_insert_default();
+                for (key, value) in annotations {
+                    match value {
+                        Some(value) => drop(all.insert(key, value)),
+                        None => drop(all.remove(&key)),
+                    }
+                }
             }
             Step::Keep { value } => {
                 let annotations = world.vm.metadata.annotations.get_or_insert_default();
@@ -326,7 +351,7 @@ proptest! {
         is_deleted in any::<bool>(),
         is_owned in any::<bool>(),
         progress in prop::option::of(prop::sample::select(vec![
-            DataVolumeProgress::Missing, DataVolumeProgress::Done, DataVolumeProgress::UnderWay("ImportInProgress".to_owned()), DataVolumeProgress::Failed("no".to_owned()),
+            DataVolumeProgress::Missing, DataVolumeProgress::Claimed, DataVolumeProgress::Done, DataVolumeProgress::UnderWay("ImportInProgress".to_owned()), DataVolumeProgress::Failed("no".to_owned()),
         ])),
     ) {
         let mut world = progress.map_or_else(|| world(strategy), |progress| bringing(strategy, progress));
@@ -452,10 +477,40 @@ fn requests_are_crossed_out_when_they_are_done() {
     let mut failed = with("RerunOnFailure", Phase::Failed);
     failed.vm.status = asked(json!([{"action": "Stop", "uid": "an-earlier-one"}]));
     assert_eq!((left(&failed), steps(&decide(&failed))), (vec!["Start".to_owned()], vec!["delete"]));
-    // A machine that is halted does not keep it for later.
+    // A machine that was halted after the request does not keep it for later.
     let mut halted = self::world("Halted");
     halted.vm.status = asked(json!([{"action": "Start"}]));
     assert_eq!((left(&halted), steps(&decide(&halted))), (vec![], vec![]));
+}
+
+#[test]
+fn a_start_that_is_asked_of_a_halted_machine_has_it_run_always() {
+    let request = json!([{"action": "Start"}]);
+    // What was reported of it last: nothing of a new machine.
+    let rows: [(Option<&str>, &[&str]); 5] = [
+        (Some("Halted"), &["unhalt"]),
+        (None, &["unhalt"]),
+        (Some("RerunOnFailure"), &[]),
+        (Some("Manual"), &[]),
+        (Some("Always"), &[]),
+    ];
+    for (last, expected) in rows {
+        let mut world = world("Halted");
+        let status = json!({"stateChangeRequests": request, "runStrategy": last});
+        world.vm.status = Some(serde_json::from_value(status).unwrap());
+        let decision = decide(&world);
+        assert_eq!(steps(&decision), expected, "{last:?}");
+        assert_eq!(decision.status.state_change_requests.len(), expected.len(), "{last:?}");
+        let run_strategy = if expected.is_empty() { "Halted" } else { "Always" };
+        assert_eq!(decision.status.run_strategy.as_deref(), Some(run_strategy), "{last:?}");
+        carry_out(&mut world, decision);
+        let runs: &[&str] = if expected.is_empty() { &[] } else { &["create"] };
+        assert_eq!(steps(&decide(&world)), runs, "{last:?}");
+    }
+    // With an instance it is the halt that counts.
+    let mut stopping = with("Halted", Phase::Running);
+    stopping.vm.status = Some(serde_json::from_value(json!({"stateChangeRequests": request})).unwrap());
+    assert_eq!(steps(&decide(&stopping)), ["delete"]);
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn a_change_beside_the_template_makes_the_instance_as_new_as_its_machine() {
     world.vmi.as_mut().unwrap().spec = crate::vm::decide::instance(&world).spec;
     world.vm.metadata.generation = Some(2);
     let decision = decide(&world);
-    assert_eq!(steps(&decision), ["bump"]);
+    assert_eq!(steps(&decision), ["annotate"]);
     carry_out(&mut world, decision);
     let decision = decide(&world);
     assert_eq!((steps(&decision), decision.status.observed_generation), (vec![], Some(2)));
@@ -42,6 +42,33 @@ fn a_change_beside_the_template_makes_the_instance_as_new_as_its_machine() {
     let decision = decide(&world);
     assert_eq!((steps(&decision), decision.status.observed_generation), (vec![], Some(2)));
     assert!(decision.status.conditions.iter().any(|each| each.r#type == "RestartRequired"));
+}
+
+#[test]
+fn an_instance_has_what_the_template_tells_a_descheduler_also_while_it_runs() {
+    let mut world = with("Always", Phase::Running);
+    world.vmi.as_mut().unwrap().spec = crate::vm::decide::instance(&world).spec;
+    let evict = "descheduler.alpha.kubernetes.io/evict";
+    let of_vmi = |world: &World| world.vmi.as_ref().unwrap().metadata.annotations.clone().unwrap_or_default();
+    let template = world.vm.spec.template.metadata.get_or_insert_default();
+    let written = [(evict.to_owned(), "true".to_owned()), ("other".to_owned(), "1".to_owned())];
+    template.annotations = Some(written.into());
+    world.vm.metadata.generation = Some(2);
+    let decision = decide(&world);
+    assert_eq!(steps(&decision), ["annotate"], "one write with the generation");
+    assert!(decision.status.conditions.iter().all(|each| each.r#type != "RestartRequired"));
+    carry_out(&mut world, decision);
+    assert_eq!(of_vmi(&world).get(evict).map(String::as_str), Some("true"));
+    assert_eq!((of_vmi(&world).get("other"), steps(&decide(&world))), (None, vec![]), "it is the next start's");
+    world.vm.spec.template.metadata = None;
+    let decision = decide(&world);
+    carry_out(&mut world, decision);
+    assert_eq!((of_vmi(&world).get(evict), steps(&decide(&world))), (None, vec![]));
+    // What is over stays as it was.
+    world.vmi.as_mut().unwrap().metadata.annotations.get_or_insert_default().insert(evict.to_owned(), String::new());
+    world.vmi.as_mut().unwrap().status.as_mut().unwrap().phase = Some("Succeeded".to_owned());
+    world.vm.spec.run_strategy = Some("Once".to_owned());
+    assert_eq!(steps(&decide(&world)), Vec::<&str>::new());
 }
 
 #[test]

@@ -48,3 +48,15 @@ fn each_printable_status_has_a_case() {
         assert_eq!(printed(&case_of(status)), status.name());
     }
 }
+
+#[test]
+fn of_each_volume_it_is_reported_that_it_can_be_part_of_no_snapshot() {
+    let mut world = with("Always", Phase::Running);
+    let volumes =
+        json!([{"name": "root", "containerDisk": {"image": "i"}}, {"name": "data", "dataVolume": {"name": "d"}}]);
+    world.vm.spec.template.spec.as_mut().unwrap().volumes = serde_json::from_value(volumes).unwrap();
+    let statuses = decide(&world).status.volume_snapshot_statuses;
+    let found: Vec<_> = statuses.iter().map(|each| (each.name.as_str(), each.enabled)).collect();
+    assert_eq!(found, [("root", false), ("data", false)]);
+    assert!(statuses.iter().all(|each| each.reason.is_some()));
+}

@@ -43,6 +43,15 @@ fn carry_out(world: &mut World, decision: Decision) {
                 world.history.refusals += 1;
                 world.history.missing = Some(world.now);
             }
+            Step::AnnotatePod { annotations, .. } => {
+                let all = world.pod.as_mut().unwrap().metadata.annotations.get_or_insert_default();
+                for (key, value) in annotations {
+                    match value {
+                        Some(value) => drop(all.insert(key, value)),
+                        None => drop(all.remove(&key)),
+                    }
+                }
+            }
             Step::RemoveFinalizer { rest } => world.vmi.metadata.finalizers = Some(rest),
             Step::Warn { .. } => {}
         }
@@ -61,6 +70,7 @@ proptest! {
         active in prop::sample::select(vec![json!({}), json!({"pod-uid": "node-1"}), json!({"pod-uid": ""})]),
         place in prop::option::of(prop::sample::select(vec!["pod-uid", "another"])),
         agent_lives in any::<bool>(),
+        is_evictable in any::<bool>(),
         second in 1000_i64..1100,
     ) {
         let volumes = if claim { json!([{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}]) } else { json!([]) };
@@ -73,6 +83,10 @@ proptest! {
         world.vmi.status.as_mut().unwrap().active_pods = serde_json::from_value(active).unwrap();
         world.vmi.status.as_mut().unwrap().node_name = Some("node-1".to_owned());
         (world.pod, world.agent_lives) = (shown.map(pod), agent_lives);
+        if is_evictable {
+            let evict = ("descheduler.alpha.kubernetes.io/evict".to_owned(), String::new());
+            world.vmi.metadata.annotations.get_or_insert_default().extend([evict]);
+        }
         for _ in 0..4 {
             let decision = decide(&world);
             let tries = decision.recheck == Some(CLAIM_MAY_COME) && world.pod.is_none();

@@ -165,6 +165,13 @@ fn an_instance_waits_for_a_data_volume_and_reports_it() {
     let failed = decide(&world);
     assert_eq!(condition(&failed, "Synchronized"), Some(("False", "FailedDataVolumeImport")));
     assert!(matches!(failed.steps.as_slice(), [Step::Warn { .. }]));
+    assert_eq!(phase(&failed), "Pending", "it is tried again");
+    world.data_volumes.insert("root".to_owned(), DataVolumeProgress::GivenUp("404".to_owned()));
+    let over = decide(&world);
+    assert_eq!((phase(&over), condition(&over, "Synchronized")), ("Failed", Some(("False", "FailedDataVolumeImport"))));
+    assert!(matches!(over.steps.as_slice(), [Step::Warn { reason: Reason::FailedDataVolumeImport, .. }]));
+    world.vmi.status = Some(over.status);
+    assert_eq!(decide(&world).steps, [], "it is over");
 }
 
 #[test]

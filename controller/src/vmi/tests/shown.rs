@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::data_volumes::DataVolumeProgress;
+use crate::descheduler::Changes;
 
 /// An instance with one claim, whose guest runs.
 fn with_claim() -> World {
@@ -86,4 +87,26 @@ fn the_image_that_qemu_is_of_is_shown_and_stays_when_its_pod_is_gone() {
     world.vmi.status = Some(decision.status);
     world.pod = None;
     assert_eq!(image(&decide(&world)).as_deref(), Some("garboard/launcher:1"));
+}
+
+/// A pod that has what its instance tells a descheduler is not written to.
+#[test]
+fn what_an_instance_tells_a_descheduler_is_on_its_pod() {
+    let evict = "descheduler.alpha.kubernetes.io/evict";
+    let mut world = world(json!([]));
+    world.vmi.status.as_mut().unwrap().phase = Some("Running".to_owned());
+    world.pod = Some(pod(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})));
+    assert_eq!(decide(&world).steps, []);
+    world.vmi.metadata.annotations.get_or_insert_default().insert(evict.to_owned(), "true".to_owned());
+    let steps = decide(&world).steps;
+    let [Step::AnnotatePod { name, uid, annotations }] = steps.as_slice() else { panic!("{steps:?}") };
+    assert_eq!((name.as_str(), uid.as_str()), ("virt-launcher-vm-01234567", "pod-uid"));
+    assert_eq!(annotations, &Changes::from([(evict.to_owned(), Some("true".to_owned()))]));
+    let pod = world.pod.as_mut().unwrap();
+    pod.metadata.annotations.get_or_insert_default().insert(evict.to_owned(), "true".to_owned());
+    assert_eq!(decide(&world).steps, []);
+    // One that goes is left alone.
+    world.pod.as_mut().unwrap().metadata.annotations = None;
+    world.pod.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(world.now));
+    assert_eq!(decide(&world).steps, []);
 }

@@ -197,7 +197,9 @@ fn needs() -> impl Strategy<Value = Needs> {
         DataVolumeProgress::UnderWay("ImportInProgress".to_owned()),
         DataVolumeProgress::WaitsForConsumer,
         DataVolumeProgress::Failed("404".to_owned()),
+        DataVolumeProgress::GivenUp("404".to_owned()),
         DataVolumeProgress::Done,
+        DataVolumeProgress::Claimed,
     ];
     (volumes, claims, prop::option::weighted(0.3, select(progress)), any::<bool>()).prop_map(
         |(volumes, claims, data_volume, firmware_keeps)| Needs { volumes, claims, data_volume, firmware_keeps },
@@ -280,7 +282,11 @@ proptest! {
                     prop_assert_eq!(rest, vec!["example.com/keep".to_owned(); usize::from(kept)]);
                 }
                 Step::DeletePod { .. } => prop_assert!(world.vmi.metadata.deletion_timestamp.is_some()),
-                Step::CreateClaim(_) | Step::CreatePod(_) | Step::ReplaceRejectedPod { .. } | Step::Warn { .. } => {
+                Step::CreateClaim(_)
+                | Step::CreatePod(_)
+                | Step::ReplaceRejectedPod { .. }
+                | Step::AnnotatePod { .. }
+                | Step::Warn { .. } => {
                     prop_assert!(world.vmi.metadata.deletion_timestamp.is_none());
                 }
             }

@@ -120,7 +120,7 @@ impl GuestRequest {
 /// Why the guest agent did not do something.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    #[error("no guest agent is connected")]
+    #[error("the QEMU guest agent is not connected")]
     NoAgent,
     #[error(transparent)]
     Agent(GuestAgentError),
@@ -203,7 +203,7 @@ mod tests {
     async fn a_freeze_that_fails_is_explained_and_doubted_only_without_an_answer() {
         let (event, answer) = outcome(None, GuestRequest::freeze).await;
         assert_eq!(event, Event::DidNotFreeze { may_have_frozen: false });
-        assert_eq!(answer, Err("no guest agent is connected".to_owned()));
+        assert_eq!(answer, Err("the QEMU guest agent is not connected".to_owned()));
         let (fake, agent) = channel().await;
         fake.on("guest-fsfreeze-status", AgentBehaviour::Reply(json!("thawed")));
         fake.on("guest-fsfreeze-freeze", AgentBehaviour::Refuse("GenericError", "a hook script failed"));

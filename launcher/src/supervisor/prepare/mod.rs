@@ -30,6 +30,7 @@ use super::journal;
 use super::run::{Context, Environment};
 use descriptors::{OpenedDescriptors, obtain};
 use garboard_agent::client::{AgentClient, Ask, NodeAgentError, Plumbed, until_answered};
+use garboard_api::metadata::annotation;
 use garboard_plan::{BindingPlan, DescriptorPurpose, LaunchPlan, PlanError, PlanOptions, plan};
 use garboard_protocol::agent::InterfaceReply;
 use garboard_protocol::launch::{BASIC_DEVICES, KVM_DEVICE, LOADER_FILES, Launch, ProcessIdentity, SYSTEM_DIRECTORIES};
@@ -47,6 +48,9 @@ fn own_identity() -> ProcessIdentity {
 /// Why a machine cannot be started. Each variant reads as one message with its causes.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PrepareError {
+    /// Its annotation asks for a start that fails.
+    #[error("metadata.annotations[{}] asks for a start that fails; remove it", annotation::FAIL_FAST)]
+    AskedFor,
     /// No plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -159,6 +163,9 @@ pub(crate) struct Prepared {
 /// Prepares a machine.
 pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared, PrepareError> {
     let mut agent = shim(context).await?;
+    if order.is_to_fail() {
+        return Err(PrepareError::AskedFor);
+    }
     let survey = survey::survey(&order, agent.as_mut()).await?;
     let options = PlanOptions { volumes: survey.facts(), ..order.options.clone() };
     let plan = plan(&order.vmi, &order.facts, &options, order.stored.as_ref())?;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use garboard_api::metadata::annotation;
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_machine::facts::HostFacts;
 use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine};
@@ -58,6 +59,12 @@ impl Order {
             stored: if directory.join(paths::STORED).exists() { Some(read(directory, paths::STORED)?) } else { None },
         })
     }
+
+    /// Whether the start is to fail: a test of what follows upon failed starts asks for that, by an annotation with any value.
+    pub(crate) fn is_to_fail(&self) -> bool {
+        let annotations = self.vmi.metadata.annotations.as_ref();
+        annotations.is_some_and(|all| all.contains_key(annotation::FAIL_FAST))
+    }
 }
 
 /// Reads the plan an earlier supervisor executed.
@@ -69,4 +76,25 @@ fn read<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<T, OrderErr
     let path = directory.join(name);
     let bytes = std::fs::read(&path).map_err(|source| OrderError::Read { path: path.clone(), source })?;
     serde_json::from_slice(&bytes).map_err(|error| OrderError::Undecodable { path, source: error.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_to_fail_where_the_annotation_is_there_whatever_its_value() {
+        let mut order = Order {
+            vmi: VirtualMachineInstance::default(),
+            facts: HostFacts::reference(),
+            options: PlanOptions::default(),
+            volumes: VolumeTable::default(),
+            stored: None,
+        };
+        assert!(!order.is_to_fail());
+        for value in ["", "false"] {
+            order.vmi.metadata.annotations = Some([(annotation::FAIL_FAST.to_owned(), value.to_owned())].into());
+            assert!(order.is_to_fail(), "{value:?}");
+        }
+    }
 }

@@ -126,6 +126,12 @@ def test_the_agent_of_a_distribution_is_asked(kube: Kube, virtctl: Tool, debian:
     assert info["guestAgentVersion"] and info["fsFreezeStatus"] == "thawed", info
     commands = {each["name"] for each in info["supportedCommands"]}
     assert {"guest-exec", "guest-fsfreeze-freeze"} <= commands, commands
+    status = kube.get("vmi", NAME)["status"]
+    reported = status["guestOSInfo"]
+    expected = {"id": "debian", "versionId": "12", "prettyName": info["os"]["prettyName"]}
+    assert expected.items() <= reported.items(), reported
+    assert all(reported[field] for field in ("name", "version", "kernelRelease", "kernelVersion", "machine")), reported
+    assert "AgentVersionNotSupported" not in [each["type"] for each in status["conditions"]], status["conditions"]
     disks = {disk["mountPoint"]: disk for disk in json.loads(virtctl.run("fslist", NAME))["items"]}
     root = disks["/"]
     assert root["fileSystemType"] == "ext4" and 0 < root["usedBytes"] < root["totalBytes"], root

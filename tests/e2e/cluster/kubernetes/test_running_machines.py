@@ -90,6 +90,8 @@ def with_agent(kube: Kube) -> str:
     kube.apply(machine("asked-inside", "Always", tests="agent"))
     kube.runs("asked-inside")
     kube.becomes("vmi", "asked-inside", "AgentConnected")
+    # It has few commands.
+    kube.becomes("vmi", "asked-inside", "AgentVersionNotSupported")
     return "asked-inside"
 
 

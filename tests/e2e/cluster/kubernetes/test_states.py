@@ -68,7 +68,8 @@ def test_a_running_machine_is_described(kube: Kube, held: contextlib.ExitStack) 
     assert not absent & set(status), f"the status has {absent & set(status)}"
     of_machine = kube.status_of("vm", "described")
     assert of_machine["created"] and of_machine["ready"] and of_machine["runStrategy"] == "Always", of_machine
-    assert not {"volumeUpdateState", "volumeSnapshotStatuses", "snapshotInProgress"} & set(of_machine)
+    assert not {"volumeUpdateState", "snapshotInProgress"} & set(of_machine)
+    assert [(each["name"], each["enabled"]) for each in of_machine["volumeSnapshotStatuses"]] == [("kept", False)]
 
 
 def observes(kube: Kube, name: str) -> Callable[[], bool]:
@@ -132,3 +133,19 @@ def test_the_life_of_a_machine_is_seen_in_its_events(kube: Kube) -> None:
     assert not warnings, f"warnings of a machine that is well: {warnings}"
     of_machine = {reason for _, reason in events(kube, "eventful", "VirtualMachine")}
     assert {"SuccessfulCreate", "SuccessfulDelete"} <= of_machine, of_machine
+
+
+def test_what_a_template_tells_a_descheduler_reaches_a_running_pod(kube: Kube) -> None:
+    kube.start(machine("moveable"))
+    uid, evict = kube.uid("moveable"), "descheduler.alpha.kubernetes.io/evict"
+    marks = kube.present("vmi", "moveable")["metadata"]["annotations"]
+    assert marks["kubevirt.io/latest-observed-api-version"] == "v1", marks
+
+    def is_on_the_pod() -> bool:
+        return evict in kube.pod("moveable")["metadata"].get("annotations", {})
+
+    kube.patch("vm/moveable", {"spec": {"template": {"metadata": {"annotations": {evict: "true"}}}}})
+    kube.wait("the pod's annotation", is_on_the_pod)
+    kube.patch("vm/moveable", {"spec": {"template": {"metadata": {"annotations": {evict: None}}}}})
+    kube.wait("a pod without it", lambda: not is_on_the_pod())
+    assert kube.uid("moveable") == uid and not kube.condition("vm", "moveable", "RestartRequired")

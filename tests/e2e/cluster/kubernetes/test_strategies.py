@@ -70,6 +70,23 @@ def test_running_is_a_strategy(kube: Kube) -> None:
         assert not kube.there("vmi", name), f"{name} is Stopped and has an instance"
 
 
+def asks_nothing(kube: Kube, name: str) -> bool:
+    """Whether no request is left on a machine."""
+    return "stateChangeRequests" not in kube.status_of("vm", name)
+
+
+def test_a_start_that_is_requested_of_a_halted_machine_has_it_run_always(kube: Kube) -> None:
+    kube.apply(machine("asleep", "Halted"), machine("resting", False))
+    start = {"status": {"stateChangeRequests": [{"action": "Start"}]}}
+    for name in ("asleep", "resting"):
+        kube.shows(name, "Stopped")
+        kube.patch(f"vm/{name}", start, subresource="status")
+        kube.runs(name)
+        kube.wait("the end of the request", functools.partial(asks_nothing, kube, name))
+    assert kube.present("vm", "asleep")["spec"]["runStrategy"] == "Always"
+    assert kube.present("vm", "resting")["spec"]["running"] is True
+
+
 def test_running_and_run_strategy_together_are_refused(kube: Kube) -> None:
     both = machine("both")
     both["spec"]["running"] = True

@@ -80,6 +80,11 @@ def test_volume_status_describes_claims(kube: Kube, disks: str) -> None:
         "empty": None,
     }
     assert {name: found.get(name) for name in wanted} == wanted
+    names = [each["name"] for each in status]
+    assert names == sorted(names) and {each["name"] for each in OF_DISKS} <= set(names), names
+    snapshots = kube.status_of("vm", NAME)["volumeSnapshotStatuses"]
+    assert sorted(each["name"] for each in snapshots) == names, snapshots
+    assert not any(each.get("enabled") for each in snapshots), snapshots
 
 
 @pytest.mark.parametrize("name", ["kept", "raw"])

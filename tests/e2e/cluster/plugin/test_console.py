@@ -1,10 +1,11 @@
 """The console of a guest: of a terminal, and of a script."""
 
 import pathlib
+import re
 import subprocess
 
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import NAMESPACE
+from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE
 from garboard_e2e.cluster.person import Person
 from garboard_e2e.patience import PATIENCE
 from garboard_e2e.terminal import DETACH
@@ -84,6 +85,25 @@ def test_who_looks_on_is_no_session(person: Person, machine: str) -> None:
     for terminal in (looks_on, writes):
         terminal.type(DETACH)
         terminal.expect_end(PATIENCE)
+
+
+def test_a_console_goes_on_when_the_controllers_are_replaced(kube: Kube, person: Person, machine: str) -> None:
+    """What the guest prints meanwhile is shown, and nothing twice."""
+    terminal = person.plugin.terminal("console", machine)
+    # The guest is to expand it. It prints for longer than the new controllers need.
+    loop = b"n=100; while [ $n -lt 140 ]; do n=$((n+1)); echo beat-$n; sleep 2; done; echo last-$((6*9))"
+    terminal.type(b"\r" + loop + b"\r")
+    terminal.expect("beat-101", PATIENCE)
+    controllers = ("-l", "app.kubernetes.io/component=controller")
+    kube.kubectl("delete", "pods", *controllers, "--wait=false", namespace=INSTALLED_IN)
+    terminal.expect(r"\[the connection was lost: ", PATIENCE)
+    terminal.expect(r"\[connected again", PATIENCE)
+    terminal.expect("last-54", PATIENCE)
+    beats = [int(beat) for beat in re.findall(rb"beat-(\d+)\r", terminal.shown)]
+    assert beats == list(range(101, 141)), terminal.screen()
+    terminal.type(DETACH)
+    terminal.expect_end(PATIENCE)
+    kube.ask_until("the controllers again", lambda: person.cluster.call("status").returncode == 0)
 
 
 def test_a_name_that_is_misspelt_is_corrected(person: Person, machine: str) -> None:

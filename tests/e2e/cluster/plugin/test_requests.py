@@ -97,7 +97,7 @@ def test_pause_unpause_and_reset(person: Person, goes_on: str, bob: str) -> None
     person.await_verdict(goes_on, "running")
     person.plugin.prints(f"{name} is to reboot", "soft-reboot", goes_on)
     person.plugin.prints(f"{name} reset", "reset", goes_on)
-    person.plugin.refuses(4, "no guest agent is connected", "freeze", goes_on)
+    person.plugin.refuses(4, "the QEMU guest agent is not connected", "freeze", goes_on)
     person.plugin.of(bob).refuses(4, "you may not do this: .*virtualmachineinstances/pause", "pause", goes_on)
 
 

@@ -12,7 +12,7 @@ MAY_NOT = "you may not do this"
 NEEDED = {
     "console": "virtualmachineinstances/console",
     "console --take-over": "virtualmachineinstances/console",
-    "console --view": "pods/exec",
+    "console --view": "virtualmachineinstances/console",
     "vnc --proxy-only": "virtualmachineinstances/vnc",
     "qmp": "pods/exec",
 }
@@ -27,8 +27,11 @@ def test_an_editor_looks_into_a_guest_and_not_into_its_pod(person: Person, machi
     editor = person.plugin.of(ada)
     terminal = editor.terminal("console", machine)
     terminal.expect("hello", PATIENCE)
-    terminal.type(DETACH)
-    terminal.expect_end(PATIENCE)
+    looks_on = editor.terminal("console", machine, "--view")
+    looks_on.expect("hello", PATIENCE)
+    for each in (terminal, looks_on):
+        each.type(DETACH)
+        each.expect_end(PATIENCE)
     editor.refuses(4, f"{MAY_NOT}: .*pods", "qmp", machine, "query-status")
 
 

@@ -130,6 +130,15 @@ IMAGES = {
         "no pods but launcher pods", change(CONTROLLER, "other-1", COMPUTE)
     ),
     "no label of a launcher pod, by the controller": refused(ALONE, change(CONTROLLER, "pod-new", marks({"app": "x"}))),
+    "what a descheduler reads of a launcher pod, by the controller": granted(
+        change(CONTROLLER, "pod-new", marks(annotations={"descheduler.alpha.kubernetes.io/evict": "true"}))
+    ),
+    "no other annotation of a launcher pod, by the controller": refused(
+        ALONE,
+        change(
+            CONTROLLER, "pod-new", marks(annotations={"descheduler.alpha.kubernetes.io/request-evict-only": "true"})
+        ),
+    ),
     "no end of a launcher pod by a deadline, by the controller": refused(
         ALONE, change(CONTROLLER, "pod-new", {"spec": {"activeDeadlineSeconds": 1}})
     ),

@@ -5,10 +5,11 @@ import os
 import pathlib
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterator
 
 from ..outcome import Failure
-from ..places import CACHE
+from ..places import CACHE, PREFIX
 from . import build
 
 # As the kernel or a tool lists them.
@@ -57,8 +58,10 @@ def links() -> list[str]:
 
 
 def mounts() -> list[str]:
+    """But those of machines on this host, which other tests start and stop meanwhile."""
     lines = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
-    return sorted(line.split(" ", 4)[4] for line in lines)
+    found = (line.split(" ", 4)[4] for line in lines)
+    return sorted(mount for mount in found if not mount.startswith(f"{tempfile.gettempdir()}/{PREFIX}"))
 
 
 def control_groups(prefix: str) -> list[str]:

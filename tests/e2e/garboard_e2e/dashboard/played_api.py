@@ -97,6 +97,8 @@ class PlayedApi:
         self.consoles: list[Websocket] = []
         # Where tokens are asked for: who has each that is good.
         self.tokens: dict[str, str] = {}
+        # As controllers of a version before do not.
+        self.knows_places = True
         self.server = Server(self)
 
     def add(self, facts: Object) -> None:
@@ -254,7 +256,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
         elif parts[-1] in ("console", "vnc"):
-            self.stream(parts[-1])
+            self.stream(parts[-1], query)
         elif collection := self.api.collections.get(parts[-1]):
             self.collection(collection, parts, query)
         else:
@@ -312,7 +314,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         finally:
             collection.watchers.remove(events)
 
-    def stream(self, verb: str) -> None:
+    def stream(self, verb: str, query: dict[str, str]) -> None:
         if self.headers.get("Sec-WebSocket-Protocol") != "plain.kubevirt.io":
             self.reply(status(400, "BadRequest", "no protocol that is known"), 400)
             return
@@ -321,14 +323,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if verb == "vnc":
                 self.screen(websocket)
             else:
-                self.console(websocket)
+                self.console(websocket, query.get("position"))
         except Closed:
             pass
 
-    def console(self, websocket: Websocket) -> None:
-        """It echoes, as a terminal of Linux does."""
+    def console(self, websocket: Websocket, position: str | None) -> None:
+        """It echoes, as a terminal of Linux does. A client that names a place has seen the greeting."""
         self.api.consoles.append(websocket)
-        websocket.send(GREETING.encode())
+        resumed = position not in (None, "new") and self.api.knows_places
+        if position and self.api.knows_places:
+            begun = {"position": position if resumed else "5e1f.0", "resumed": resumed, "missed": 0}
+            websocket.send(json.dumps(begun))
+        if not resumed:
+            websocket.send(GREETING.encode())
         while True:
             typed = websocket.receive()
             self.api.typed += typed

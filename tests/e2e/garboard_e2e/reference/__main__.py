@@ -7,8 +7,8 @@ import sys
 from ..cluster.build import Build
 from ..cluster.shared import Shared
 from ..outcome import Failure
-from . import results, table
-from .campaign import Campaign, prepared, summary
+from . import results, verdicts
+from .campaign import Campaign, Outcome, prepared, summary
 from .portions import in_order
 from .suite import Suite
 
@@ -28,6 +28,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--new", action="store_true")
     parser.add_argument("--without-known", action="store_true")
     parser.add_argument("--portion", type=int, default=16)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=24 * 60)
     parser.add_argument("--collect", action="store_true")
     parser.add_argument("--list", action="store_true")
@@ -42,24 +43,29 @@ def show(text: str) -> None:
 
 def keep_list(suite: Suite) -> None:
     """Every specification of the suite has a line among the results; those that it has no more have none."""
-    known = results.load()
-    specs = {result.text: result for result in map(results.listed, suite.selected("", ""))}
-    results.save({text: known.get(text, listed) for text, listed in specs.items()})
-    show(f"{len(specs)} specifications")
+    lines = results.listed_with(suite.selected("", ""), results.load())
+    results.save(lines)
+    show(f"{len(lines)} specifications")
+
+
+def chosen_texts(chosen: argparse.Namespace, suite: Suite) -> list[str]:
+    """What is to be run, in this order. Pending ones cannot be."""
+    every = map(results.listed, suite.selected(chosen.label, chosen.focus))
+    listed = [result for result in every if result.state == ""]
+    if chosen.without_known:
+        known = verdicts.load()
+        listed = [result for result in listed if verdicts.about(result, known) is None]
+    return in_order([result.text for result in listed], results.load(), chosen.failures_first, chosen.new)
 
 
 def main() -> int:
     chosen = arguments()
-    suite = Suite(chosen.suite / "suite", chosen.directory)
+    suite = Suite(chosen.suite / "suite", chosen.directory.resolve(), chosen.processes)
     try:
         if chosen.list_all:
             keep_list(suite)
             return 0
-        listed = [results.listed(spec).text for spec in suite.selected(chosen.label, chosen.focus)]
-        texts = in_order(listed, results.load(), chosen.failures_first, chosen.new)
-        if chosen.without_known:
-            verdicts = table.verdicts()
-            texts = [text for text in texts if not any(each.pattern.search(text) for each in verdicts)]
+        texts = chosen_texts(chosen, suite)
         if chosen.list or not texts:
             show("\n".join([*texts, f"{len(texts)} specifications"]))
             return 0
@@ -74,12 +80,26 @@ def run(chosen: argparse.Namespace, suite: Suite, texts: list[str]) -> int:
     campaign = Campaign(suite, chosen.portion, chosen.minutes * 60, chosen.collect, show)
     try:
         with prepared(shared, suite) as kube:
-            found = campaign.run(kube, texts)
+            outcome = campaign.run(kube, texts)
     finally:
         if not chosen.keep_cluster:
             shared.down()
-    show(f"==== {summary(found)}; kept in {results.FILE}")
-    return 0
+    show(f"==== {summary(outcome.found)}; kept in {results.FILE}")
+    return judged(outcome)
+
+
+def judged(outcome: Outcome) -> int:
+    """1 where one that no verdict is about failed, or one that was to be run has no result."""
+    known = verdicts.load()
+    failed = verdicts.unexpected(outcome.found, known)
+    for why, texts in (
+        ("failed, and no verdict says why", failed),
+        ("has no result", outcome.lost),
+        ("passes, and a verdict says that it does not", verdicts.outdated(outcome.found, known)),
+    ):
+        for text in texts:
+            show(f"{why}: {text}")
+    return int(bool(failed or outcome.lost))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@ what was found is kept whatever comes later."""
 import collections
 import contextlib
 import dataclasses
+import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 
 from ..cluster.kube import Kube
@@ -20,37 +21,38 @@ from .preparation import prepare
 from .results import Result
 from .storage import Provisioner
 from .suite import Suite
-from .table import PAGE
+from .table import PAGE, WHOLE
 
-# What the suite makes and removes itself; a run that was interrupted leaves them.
-NAMESPACES = [f"kubevirt-test-{name}1" for name in ("default", "alternative", "operator", "privileged")]
+# What the suite makes and removes itself, with the number of the process; a run that was interrupted leaves them.
+NAMESPACES = re.compile(r"kubevirt-test-(default|alternative|operator|privileged)\d+")
 
 
 def commit() -> str:
     """That of this checkout, with a mark where files differ from it, but for those that a campaign writes."""
     git = ["git", "-C", str(REPOSITORY)]
     head = subprocess.run([*git, "rev-parse", "--short=9", "HEAD"], check=True, stdout=subprocess.PIPE, text=True)
-    others = [".", *(f":!{file.relative_to(REPOSITORY)}" for file in (results.FILE, PAGE))]
+    others = [".", *(f":!{file.relative_to(REPOSITORY)}" for file in (results.FILE, PAGE, WHOLE))]
     differs = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", *others]).returncode != 0
     return head.stdout.strip() + ("+" if differs else "")
 
 
 @contextlib.contextmanager
-def prepared(shared: Shared, suite: Suite) -> Iterator[Kube]:
-    """Garboard on a cluster, and what the tests expect around it."""
+def prepared(shared: Shared, suite: Suite, without: Collection[str] = ()) -> Iterator[Kube]:
+    """Garboard on a cluster, and what the tests expect around it; `without` are images that none of them wants."""
     kube = shared.empty()
     kube.install()
     # Only their objects matter here; what the recorder sees of nodes and processes is for other tests.
     kube.recorder.stop()
-    prepare(kube, suite.program.parent)
+    prepare(kube, suite.program.parent, without)
     with Provisioner(kube), NameServer(kube):
         yield kube
 
 
 def clear(kube: Kube) -> None:
     """The suite does not begin where its namespaces are."""
-    command = ["delete", "namespace", *NAMESPACES, "--ignore-not-found"]
-    if not kube.tried(*command, "--timeout=60s", namespace=None) and remaining(kube):
+    left = remaining(kube)
+    command = ["delete", "namespace", *left, "--ignore-not-found"]
+    if left and not kube.tried(*command, "--timeout=60s", namespace=None) and remaining(kube):
         # A test that was interrupted leaves machines with finalizers that nothing else removes.
         for kind, namespace, name in held(kube):
             kube.tried(
@@ -59,9 +61,9 @@ def clear(kube: Kube) -> None:
         kube.kubectl(*command, "--timeout=120s", namespace=None)
 
 
-def remaining(kube: Kube) -> set[str]:
-    present = {each["metadata"]["name"] for each in kube.items("namespaces", namespace=None)}
-    return present & set(NAMESPACES)
+def remaining(kube: Kube) -> list[str]:
+    present = [each["metadata"]["name"] for each in kube.items("namespaces", namespace=None)]
+    return [name for name in present if NAMESPACES.fullmatch(name)]
 
 
 def held(kube: Kube) -> list[tuple[str, str, str]]:
@@ -71,6 +73,14 @@ def held(kube: Kube) -> list[tuple[str, str, str]]:
         for each in kube.items(kind, "-A", namespace=None):
             found.append((kind, each["metadata"]["namespace"], each["metadata"]["name"]))
     return found
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What came out, in the order in which it was run, and what was to be run and has no result."""
+
+    found: list[Result] = dataclasses.field(default_factory=list)
+    lost: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,17 +94,19 @@ class Campaign:
     collect: bool
     show: Callable[[str], None]
 
-    def run(self, kube: Kube, texts: list[str]) -> list[Result]:
-        """What came out, in the order in which it was run; it is shown at once, and kept after each portion."""
-        began, found = time.monotonic(), list[Result]()
+    def run(self, kube: Kube, texts: list[str]) -> Outcome:
+        """Results are shown at once, and kept after each portion."""
+        began, outcome = time.monotonic(), Outcome()
         parts = portions(texts, self.portion)
         for number, part in enumerate(parts, 1):
             if time.monotonic() - began > self.limit:
                 self.show(f"the time is over: {sum(map(len, parts[number - 1 :]))} specifications were not run")
                 break
             self.show(f"==== portion {number} of {len(parts)}: {len(part)} specifications")
-            found += self.run_portion(kube, part)
-        return found
+            found = self.run_portion(kube, part)
+            outcome.found += found
+            outcome.lost += sorted(set(part) - {result.text for result in found})
+        return outcome
 
     def run_portion(self, kube: Kube, texts: list[str]) -> list[Result]:
         began = time.monotonic()

@@ -1,5 +1,6 @@
-"""A name server for pods of a test cluster, which has none: the addresses of Services, and of pods that have a host
-name and a subdomain. Follows RFC 1035; answers A, and nothing to other types."""
+"""A name server for pods of a test cluster, which has none: the addresses of Services, of pods that have a host
+name and a subdomain, and of one name outside of the cluster. Follows RFC 1035; answers A, and nothing to other
+types."""
 
 import contextlib
 import ipaddress
@@ -10,8 +11,10 @@ import threading
 from ..cluster.kube import Kube
 from ..outcome import Failure
 
-# Where kubelets send pods (tests/cluster/src/config/kubelet.rs), and the only names that are known.
+# Where kubelets send pods (tests/cluster/src/config/kubelet.rs), and the only domain that is known.
 ADDRESS, DOMAIN = "172.30.0.1", "svc.cluster.local"
+# What stands for the rest of the world, which the cluster does not reach: the host, outside of all nodes and pods.
+OUTSIDE = "outside.example"
 A, INTERNET, NO_SUCH_NAME = 1, 1, 3
 LIFETIME = 1
 
@@ -69,7 +72,9 @@ class NameServer:
 
     def addresses(self, name: str) -> list[str] | None:
         """Of `SERVICE.NAMESPACE.svc.cluster.local`, or of a pod's `HOSTNAME.SUBDOMAIN.svc.cluster.local`, where a
-        namespace may come before the domain."""
+        namespace may come before the domain; of `OUTSIDE`."""
+        if name == OUTSIDE:
+            return [ADDRESS]
         labels = name.removesuffix(f".{DOMAIN}").split(".")
         if not name.endswith(f".{DOMAIN}") or len(labels) not in (2, 3):
             return None

@@ -7,6 +7,7 @@ None of it pretends that something works: a kind without a controller stays as i
 import json
 import pathlib
 import subprocess
+from collections.abc import Collection
 
 from ..cluster.kube import Kube
 from ..cluster.names import INSTALLED_IN, Object
@@ -56,23 +57,25 @@ def definitions(program: pathlib.Path, kube: Kube) -> list[Object]:
     return found
 
 
-def load_images(kube: Kube) -> None:
-    """On each node that has not got them, under the names that the tests ask for."""
+def load_images(kube: Kube, without: Collection[str]) -> None:
+    """On each node that has not got them, under the names that the tests ask for; `without` are those of ours that no
+    test wants."""
+    wanted = {name: image for name, image in IMAGES.items() if image not in without}
     for node in (each["metadata"]["name"] for each in kube.items("nodes", namespace=None)):
         present = kube.inside(node, "ctr", "--namespace", "k8s.io", "images", "list", "--quiet").split()
-        for image in sorted(set(IMAGES.values()) - set(present)):
+        for image in sorted(set(wanted.values()) - set(present)):
             kube.load(layout(image))
-        for name, image in IMAGES.items():
+        for name, image in wanted.items():
             theirs = f"{PREFIX}/{name}:{TAG}"
             kube.inside(node, "ctr", "--namespace", "k8s.io", "images", "tag", "--force", image, theirs)
 
 
-def prepare(kube: Kube, programs: pathlib.Path) -> None:
-    """Everything, on a cluster where Garboard is installed."""
+def prepare(kube: Kube, programs: pathlib.Path, without: Collection[str]) -> None:
+    """Everything, on a cluster where Garboard is installed, but for the images `without`."""
     kinds = definitions(programs / "definitions", kube)
     missing = {"apiVersion": "v1", "kind": "List", "items": kinds}
     kube.kubectl("apply", "--server-side", "-f", "-", text=json.dumps(missing), namespace=None)
-    load_images(kube)
+    load_images(kube, without)
     kube.apply(operator(), namespace=None)
     # These guests are Linux, which a KVM that interprets its code would not boot in time.
     emulated = {"spec": {"configuration": {"developerConfiguration": {"useEmulation": True}}}}

@@ -14,6 +14,8 @@ FIELDS = ("text", "labels", "state", "seconds", "commit", "date", "failure")
 LONGEST = 300
 # Which of two specifications with the same text stands for both.
 WORST = ("failed", "panicked", "timedout", "interrupted", "aborted", "pending", "skipped", "passed", "")
+# What is neither a failure nor a pass: the suite has marked it so, or the test has left itself out.
+LEFT_OUT = ("pending", "skipped")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +33,12 @@ class Result:
 
     @property
     def has_failed(self) -> bool:
-        return self.state not in ("", "passed", "skipped")
+        return self.state not in ("", "passed", *LEFT_OUT)
+
+    @property
+    def subject(self) -> str:
+        """What verdicts are about: the text, and after it each label as `label:NAME`."""
+        return " ".join([self.text, *(f"label:{label}" for label in self.labels)])
 
     def line(self) -> str:
         fields = (
@@ -57,8 +64,17 @@ def of(spec: Spec, commit: str, date: str) -> Result:
 
 
 def listed(spec: Spec) -> Result:
-    """Of one that the suite has."""
-    return Result(one_line(spec.text), spec.labels)
+    """Of one that the suite has. Whether it is pending is known without a run."""
+    return Result(one_line(spec.text), spec.labels, "pending" if spec.state == "pending" else "")
+
+
+def listed_with(specs: Iterable[Spec], known: dict[str, Result]) -> dict[str, Result]:
+    """A line for each of the suite's, with what is known of it; what the suite has no more is left out."""
+    lines: dict[str, Result] = {}
+    for spec in specs:
+        line = listed(spec)
+        lines[line.text] = line if line.state else known.get(line.text, line)
+    return lines
 
 
 def parse(text: str) -> dict[str, Result]:

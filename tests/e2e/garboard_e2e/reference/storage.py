@@ -16,6 +16,7 @@ from ..outcome import Failure
 FILES, BLOCK = "local", "local-block"
 # Classes that tests of other guests name; nothing makes volumes for them.
 EMPTY = ("rhel", "windows")
+CLASSES = (FILES, BLOCK, *EMPTY)
 CONFIGURATION = {
     "storageClassRhel": EMPTY[0],
     "storageClassWindows": EMPTY[1],
@@ -70,7 +71,8 @@ def volume(name: str, claim: Object, path: pathlib.Path, is_block: bool) -> Obje
 
 
 class Provisioner:
-    """Makes a volume for each claim of the two classes, and removes it when the claim is gone."""
+    """Makes a volume for each claim of the two classes, and removes it when the claim is gone; the classes are there as
+    long as it is."""
 
     def __init__(self, kube: Kube) -> None:
         self.kube = kube
@@ -82,7 +84,7 @@ class Provisioner:
         self.thread = threading.Thread(target=self.serve, daemon=True)
 
     def __enter__(self) -> "Provisioner":
-        self.kube.apply(*(storage_class(name) for name in (FILES, BLOCK, *EMPTY)), namespace=None)
+        self.kube.apply(*(storage_class(name) for name in CLASSES), namespace=None)
         self.thread.start()
         return self
 
@@ -91,6 +93,7 @@ class Provisioner:
         self.thread.join()
         for uid in list(self.made):
             self.remove(uid)
+        self.kube.kubectl("delete", "storageclass", *CLASSES, "--ignore-not-found", code=None, namespace=None)
         shutil.rmtree(self.place, ignore_errors=True)
 
     def serve(self) -> None:

@@ -1,5 +1,6 @@
 """Every end of a run has its own name."""
 
+import json
 import os
 import pathlib
 import re
@@ -17,6 +18,8 @@ from garboard_e2e.patience import PATIENCE
 from garboard_e2e.processes import status_of
 
 PANIC_DEVICE = {"panicDevices": [{"model": "pvpanic"}]}
+# By which KubeVirt's functional tests have starts fail; its value does not matter.
+FAIL_FAST = "kubevirt.io/func-test-virt-launcher-fail-fast"
 
 
 def test_guests_end_themselves(machine: Machine) -> None:
@@ -31,6 +34,16 @@ def test_a_command_that_stays_attached_ends_with_5_after_a_bad_end(machine: Mach
     output = machine.run("run", "--accel", "tcg", "--image", machine.image_option, path, code=5)
     assert "the guest's kernel panicked" in output, f"the end should be reported: {output[-600:]}"
     machine.expect_end("guestPanic")
+
+
+def test_a_start_that_is_to_fail_ends_before_qemu_is_executed(machine: Machine) -> None:
+    path = pathlib.Path(machine.manifest("poweroff"))
+    manifest = json.loads(path.read_text())
+    manifest["metadata"]["annotations"] = {FAIL_FAST: ""}
+    path.write_text(json.dumps(manifest))
+    # How the command ends is not what this is about.
+    machine.call("run", "--detach", "--accel", "tcg", "--image", machine.image_option, path)
+    machine.expect_end("notStarted", FAIL_FAST)
 
 
 def test_a_watchdog_that_ends_the_run_is_named(machine: Machine, guest: Callable[[str], pathlib.Path]) -> None:

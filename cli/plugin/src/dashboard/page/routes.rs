@@ -39,7 +39,7 @@ const READ_PARAMETERS: [&str; 5] = ["fieldSelector", "limit", "continue", "resou
 /// Parameters of a watch.
 const WATCH_PARAMETERS: [&str; 4] = ["fieldSelector", "resourceVersion", "watch", "allowWatchBookmarks"];
 /// Parameters of console and screen.
-const STREAM_PARAMETERS: [&str; 1] = ["preserveSession"];
+const STREAM_PARAMETERS: [&str; 2] = ["position", "preserveSession"];
 /// What may be asked of a machine, and of an instance.
 const OF_MACHINES: [&str; 3] = ["start", "stop", "restart"];
 const OF_INSTANCES: [&str; 4] = ["pause", "reset", "softreboot", "unpause"];
@@ -177,7 +177,8 @@ mod tests {
             let path = format!("{OF_TENANT}/virtualmachineinstances/web/{verb}");
             assert_eq!(route("PUT", &path, false), Route::Change(path.clone()));
         }
-        let console = format!("{OF_TENANT}/virtualmachineinstances/web/console?preserveSession=true");
+        let console =
+            format!("{OF_TENANT}/virtualmachineinstances/web/console?preserveSession=true&position=5e1f.1007");
         assert_eq!(route("GET", &console, true), Route::Stream(console.clone()));
     }
 

@@ -7,6 +7,7 @@ use std::io::{self, Cursor, ErrorKind, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
+use garboard_protocol::position::Begun;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::error::ProtocolError;
 use tungstenite::handshake::HandshakeError;
@@ -17,6 +18,7 @@ use tungstenite::{Bytes, Error, Message, WebSocket};
 
 use super::answer::{self, Length};
 use super::ending::{End, Ending};
+use super::progress::Progress;
 use super::socket::Socket;
 use crate::failure::Failure;
 use crate::subresource::{Subresource, refusal};
@@ -62,11 +64,12 @@ impl Write for Half {
     }
 }
 
-/// Opens a websocket over a connection.
+/// Opens a websocket over a connection; `progress` is of a console that goes on.
 pub(super) fn open(
     socket: Socket,
     path: &str,
     asked: &Subresource,
+    progress: Option<Arc<Progress>>,
 ) -> Result<(Reading, Writing, Arc<Ending>), Failure> {
     let broken = |error: &dyn std::fmt::Display| Failure::Interrupted(format!("{}: {error}", asked.machine()));
     socket.limit_reads(Some(OPENED_WITHIN)).map_err(|error| broken(&error))?;
@@ -85,7 +88,14 @@ pub(super) fn open(
     second.limit_reads(Some(SILENCE)).map_err(|error| broken(&error))?;
     let writer = WebSocket::from_raw_socket(Half { socket: second, is_mute: false }, Role::Client, Some(config()));
     let (writer, ending) = (Arc::new(Mutex::new(writer)), Arc::new(Ending::default()));
-    let reading = Reading { reader, writer: Arc::clone(&writer), rest: Cursor::default(), ending: Arc::clone(&ending) };
+    let reading = Reading {
+        reader,
+        writer: Arc::clone(&writer),
+        rest: Cursor::default(),
+        ending: Arc::clone(&ending),
+        progress,
+        is_begun: false,
+    };
     Ok((reading, Writing { writer, ending: Arc::clone(&ending) }, ending))
 }
 
@@ -121,16 +131,48 @@ pub(super) struct Reading {
     writer: Arc<Mutex<WebSocket<Half>>>,
     rest: Cursor<Bytes>,
     ending: Arc<Ending>,
+    progress: Option<Arc<Progress>>,
+    /// Something has come.
+    is_begun: bool,
 }
 
 impl Reading {
+    /// What is shown before the first bytes: whether they do not follow what was read before.
+    fn begin(&mut self, begun: Option<&Begun>) -> Option<Bytes> {
+        if std::mem::replace(&mut self.is_begun, true) {
+            return None;
+        }
+        let remark = self.progress.as_ref()?.begin(begun)?;
+        Some(Bytes::from(format!("\r\n[{remark}]\r\n")))
+    }
+
+    /// Bytes of the machine.
+    fn took(&mut self, bytes: Bytes) -> Bytes {
+        let remark = self.begin(None);
+        if let Some(progress) = &self.progress {
+            progress.add(bytes.len());
+        }
+        match remark {
+            Some(remark) => Bytes::from([remark, bytes].concat()),
+            None => bytes,
+        }
+    }
+
     /// The next bytes; nothing after the last ones.
     fn next(&mut self) -> Option<Bytes> {
         loop {
             match self.reader.read() {
                 Ok(Message::Binary(bytes)) if bytes.is_empty() => {}
-                Ok(Message::Binary(bytes)) => return Some(bytes),
-                Ok(Message::Text(text)) => return Some(text.into()),
+                Ok(Message::Binary(bytes)) => return Some(self.took(bytes)),
+                // With what a console begins.
+                Ok(Message::Text(text)) => match serde_json::from_str::<Begun>(text.as_str()) {
+                    Ok(begun) => {
+                        if let Some(remark) = self.begin(Some(&begun)) {
+                            return Some(remark);
+                        }
+                    }
+                    Err(_) => return Some(self.took(text.into())),
+                },
                 Ok(Message::Ping(bytes)) => self.answer(Message::Pong(bytes)),
                 Ok(Message::Pong(_) | Message::Frame(_)) => {}
                 Ok(Message::Close(frame)) => {

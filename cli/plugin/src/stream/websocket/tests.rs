@@ -30,7 +30,7 @@ fn controller<T: Send + 'static>(act: impl FnOnce(Server) -> T + Send + 'static)
 }
 
 fn opened(socket: Socket) -> (Reading, Writing, Arc<Ending>) {
-    let opened = open(socket, "/path?preserveSession=true", &of_instance("console"));
+    let opened = open(socket, "/path?preserveSession=true", &of_instance("console"), None);
     opened.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
@@ -91,6 +91,30 @@ fn a_connection_that_breaks_is_no_end_of_the_machine() {
     assert_eq!(ending.now(), Some(End::Cut("it ended without a close frame".into())));
 }
 
+#[test]
+fn a_console_reads_how_far_it_is_and_what_is_missing() {
+    let progress = Arc::new(Progress::default());
+    let connection = |text: &'static str| {
+        let (socket, played) = controller(move |mut server| {
+            server.send(Message::text(text)).unwrap();
+            server.send(Message::binary("login: ")).unwrap();
+            close(&mut server, 1000, "");
+        });
+        let path = "/path?preserveSession=true";
+        let (mut reading, _writing, _) = open(socket, path, &of_instance("console"), Some(Arc::clone(&progress)))
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        let mut shown = String::new();
+        reading.read_to_string(&mut shown).unwrap();
+        played.join().unwrap();
+        (shown, progress.parameter())
+    };
+    let (first, place) = connection(r#"{"position":"5e1f.1000","resumed":false,"missed":0}"#);
+    assert_eq!((first.as_str(), place.as_str()), ("login: ", "position=5e1f.1007"));
+    let (second, place) = connection(r#"{"position":"5e1f.1010","resumed":true,"missed":3}"#);
+    assert_eq!(second, "\r\n[3 bytes are missing here]\r\nlogin: ");
+    assert_eq!(place, "position=5e1f.1017");
+}
+
 /// A server that answers so to whatever it is asked.
 fn answers(text: &'static str) -> Failure {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -109,7 +133,7 @@ fn answers(text: &'static str) -> Failure {
         let _ = theirs.write_all(second.as_bytes());
         theirs
     });
-    let Err(failure) = open(Socket::Unix(ours), "/path", &of_instance("console")) else { panic!("{text}") };
+    let Err(failure) = open(Socket::Unix(ours), "/path", &of_instance("console"), None) else { panic!("{text}") };
     played.join().unwrap();
     failure
 }

@@ -24,6 +24,9 @@ fn use_of(kind: VmiConditionType) -> Use {
         VmiConditionType::DataVolumesReady => Use::Of(&["data_volumes::unfilled"]),
         VmiConditionType::Paused => Use::Of(&["running::storage_failed", "running::paused"]),
         VmiConditionType::AgentConnected => Use::Unused("a guest need not have an agent"),
+        VmiConditionType::UnsupportedAgent => {
+            Use::Unused("the guest runs without; what it lacks for its credentials is in without_credentials")
+        }
         VmiConditionType::AccessCredentialsSynchronized => Use::Of(&["running::without_credentials"]),
         VmiConditionType::LiveMigratable => Use::Unused("it is always False: no guest is moved"),
         VmiConditionType::StorageLiveMigratable => Use::Unused("it is always False: no volume is moved"),

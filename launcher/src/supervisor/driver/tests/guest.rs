@@ -211,7 +211,7 @@ async fn a_freeze_is_answered_when_it_is_done_and_thawed_by_another_supervisor_i
     first.has_attached().await;
     let (verdict, outcome) = first.asked(ChangeRequest::Freeze { thaw_after_seconds: Some(300) }).await;
     assert_eq!(verdict, Verdict::Queued);
-    assert_eq!(outcome.await.unwrap(), Err("no guest agent is connected".to_owned()));
+    assert_eq!(outcome.await.unwrap(), Err("the QEMU guest agent is not connected".to_owned()));
     let agent = first.has_agent().await;
     agent.on("guest-fsfreeze-status", AgentBehaviour::Reply(json!("thawed")));
     agent.on("guest-fsfreeze-freeze", AgentBehaviour::Reply(json!(1)));

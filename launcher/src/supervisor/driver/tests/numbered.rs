@@ -161,7 +161,7 @@ async fn a_freeze_that_comes_again_waits_for_the_first_and_has_its_outcome() {
     supervisor.has_attached().await;
     let freeze = ChangeRequest::Freeze { thaw_after_seconds: None };
     let refused = supervisor.numbered("no agent", "freeze", freeze).await;
-    assert_eq!(refused, denied("no guest agent is connected"));
+    assert_eq!(refused, denied("the QEMU guest agent is not connected"));
     let agent = supervisor.has_agent().await;
     assert_eq!(supervisor.numbered("no agent", "freeze", freeze).await, refused, "a new request needs a new number");
     agent.on("guest-fsfreeze-status", AgentBehaviour::Reply(json!("thawed")));
