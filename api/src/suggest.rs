@@ -8,9 +8,14 @@ const SLIP: f64 = 0.95;
 const LETTERS_PER_SLIP: usize = 4;
 /// The shortest name in which a mistake is permitted.
 const LETTERS_MIN: usize = 3;
+/// The longest name that is compared, bytes: the comparison takes time for each letter of one beside each of the other.
+const LONGEST: usize = 128;
 
 /// The known name that `given` most likely stands for, if any is close.
 pub(crate) fn closest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+    if given.len() > LONGEST {
+        return None;
+    }
     let given = given.to_ascii_lowercase();
     known
         .iter()
@@ -61,6 +66,7 @@ mod tests {
         assert_eq!(closest("Bridge", &known), Some("bridge"));
         assert_eq!(closest("bsu", &["bus", "readonly"]), Some("bus"));
         assert_eq!(closest("zzz", &known), None);
+        assert_eq!(closest(&format!("bridge{}", " ".repeat(LONGEST)), &known), None, "no misspelling is so long");
     }
 
     #[test]

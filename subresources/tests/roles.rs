@@ -15,7 +15,11 @@ type Given = BTreeSet<(String, String)>;
 /// others. Where KubeVirt has a route in its roles, these have it here, too, even if it is refused.
 const NOT_OF_EDITORS: &[&str] = &[
     "virtualmachines/migrate",
+    "virtualmachines/addinterface",
+    "virtualmachines/removeinterface",
     "virtualmachines/removememorydump",
+    "virtualmachineinstances/addinterface",
+    "virtualmachineinstances/removeinterface",
     "virtualmachineinstances/backup",
     "virtualmachineinstances/redefine-checkpoint",
     "virtualmachineinstances/vsock",

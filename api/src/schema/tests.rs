@@ -39,6 +39,14 @@ fn a_sound_manifest_has_no_faults() {
 }
 
 #[test]
+fn an_object_is_refused_for_so_many_faults_however_many_it_has() {
+    let unknown: serde_json::Map<String, Value> = (0..5000).map(|number| (format!("x{number}"), json!(1))).collect();
+    for spec in [Value::Object(unknown), json!({"domain": {"devices": {}}, "volumes": vec![1; 5000]})] {
+        assert_eq!(inspect(vmi(spec)).faults.len(), walk::MOST_FAULTS);
+    }
+}
+
+#[test]
 fn an_unknown_field_is_named_with_its_index_and_the_closest_one() {
     let spec = json!({"domain": {"devices": {"disks": [{"name": "a"}, {"name": "b", "disk": {"bsu": "virtio"}}]}}});
     let (path, code, instead) = one(spec.clone());

@@ -11,7 +11,10 @@ use crate::fault::{Fault, FaultCode, FieldPath};
 use crate::quantity::Quantity;
 use crate::suggest::one_of;
 
-/// Finds what is wrong with `value`, and takes the wrong parts out of it.
+/// The most faults that are found. Who asks can ask for as many as a request is long, and each has a text and a search for what was meant.
+pub(super) const MOST_FAULTS: usize = 1000;
+
+/// Finds what is wrong with `value`, and takes the wrong parts out of it. Behind [`MOST_FAULTS`] everything is taken out.
 pub(super) fn faults(shape: &Shape, value: &mut Value) -> Vec<Fault> {
     let mut walk = Walk { steps: Vec::new(), faults: Vec::new() };
     if !walk.fits(shape, value) {
@@ -41,6 +44,9 @@ struct Walk {
 impl Walk {
     /// Compares a value with its shape. What is wrong below it is taken out; `false` means that it is wrong itself.
     fn fits(&mut self, shape: &Shape, value: &mut Value) -> bool {
+        if self.is_full() {
+            return false;
+        }
         match (shape, &mut *value) {
             (Shape::Fields(fields), Value::Object(object)) => {
                 self.fields(fields, object);
@@ -62,6 +68,11 @@ impl Walk {
                 }
             },
         }
+    }
+
+    /// Whether the object is refused for enough.
+    fn is_full(&self) -> bool {
+        self.faults.len() >= MOST_FAULTS
     }
 
     fn part(&mut self, step: Step, shape: &Shape, value: &mut Value) -> bool {
@@ -90,7 +101,7 @@ impl Walk {
             Some(_) if value.is_null() => false,
             Some(field) => self.part(Step::Field(name.clone()), &field.shape, value),
             None => {
-                if unknown == Unknown::Refused {
+                if unknown == Unknown::Refused && !self.is_full() {
                     self.unknown(name, fields);
                 }
                 false
@@ -128,6 +139,9 @@ impl Walk {
 
     /// KubeVirt 1.9 spells the field of a structural fault without list indices.
     fn push(&mut self, fault: Fault) {
+        if self.is_full() {
+            return;
+        }
         let names = self.steps.iter().filter_map(|step| match step {
             Step::Field(name) => Some(name.as_str()),
             Step::Index(_) => None,

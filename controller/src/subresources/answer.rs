@@ -16,7 +16,7 @@ use garboard_subresources::{discovery, expand, guestfs, open_api, version};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::server::Serving;
 use super::{evacuation, forward, guest, instance, not_here, refused, screenshot, stream};

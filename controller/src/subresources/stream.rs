@@ -41,10 +41,10 @@ pub(super) async fn open(
     };
     let vmi = get_instance(serving, call).await?;
     instance::may_open(which, &vmi)?;
-    let place = resume(which, head.uri.query())?;
-    let names_place = place.is_some();
+    let asked_for = resume(which, head.uri.query())?;
+    let names_place = asked_for.is_some();
     // Who looks on gets parts too, and the reason of an end.
-    let resume = place.or((session == Session::None).then_some(Resume::New));
+    let resume = asked_for.or((session == Session::None).then_some(Resume::New));
     let request = match which {
         Which::Console => ControlRequest::Console { access: keyboard(session), session, resume },
         Which::Vnc => ControlRequest::Vnc { session },

@@ -86,31 +86,6 @@ impl Drop for Entry {
     }
 }
 
-/// The streams that are open: so many of each user, and so many of each namespace.
-#[derive(Clone)]
-pub(super) struct Streams {
-    of_users: Turns,
-    of_namespaces: Turns,
-}
-
-impl Streams {
-    /// At most so many of each.
-    pub(super) fn new(of_a_user: usize, of_a_namespace: usize) -> Self {
-        Self { of_users: Turns::new(of_a_user), of_namespaces: Turns::new(of_a_namespace) }
-    }
-
-    /// A stream of a user to a machine of a namespace, unless one of both has all of its own.
-    pub(super) fn take(&self, user: &str, namespace: &str) -> Option<StreamTurn> {
-        Some(StreamTurn { _of_user: self.of_users.take(user)?, _of_namespace: self.of_namespaces.take(namespace)? })
-    }
-}
-
-/// The turns of a stream; they end when this is dropped.
-pub(super) struct StreamTurn {
-    _of_user: Turn,
-    _of_namespace: Turn,
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -118,18 +93,6 @@ mod tests {
     use super::*;
 
     const SOON: Duration = Duration::from_secs(5);
-
-    #[test]
-    fn the_users_of_a_namespace_share_its_streams_and_take_none_of_another() {
-        let streams = Streams::new(2, 3);
-        let mut open: Vec<StreamTurn> =
-            ["ada", "ada", "bob"].map(|user| streams.take(user, "one").unwrap()).into_iter().collect();
-        assert!(streams.take("eve", "one").is_none(), "another account of the same namespace");
-        assert!(streams.take("ada", "two").is_none(), "a user has so many in all namespaces together");
-        let _of_another = streams.take("eve", "two").unwrap();
-        open.pop();
-        assert!(streams.take("eve", "one").is_some());
-    }
 
     #[test]
     fn a_user_has_its_own_turns_and_leaves_no_trace() {

@@ -153,18 +153,18 @@ mod tests {
 
         /// The first line of the answer, and the connection.
         async fn open(&self, access: ConsoleAccess, session: Session) -> (ControlReply, UnixStream) {
-            let (mut client, stream) = UnixStream::pair().unwrap();
+            let (mut viewer, stream) = UnixStream::pair().unwrap();
             tokio::spawn(client(stream, self.senders.clone()));
-            client.write_all(&Self::line(access, session, None)).await.unwrap();
-            (Self::reply(&mut client).await, client)
+            viewer.write_all(&Self::line(access, session, None)).await.unwrap();
+            (Self::reply(&mut viewer).await, viewer)
         }
 
         fn line(access: ConsoleAccess, session: Session, resume: Option<Resume>) -> Vec<u8> {
             wire::encode(&ControlRequest::Console { access, session, resume }).unwrap()
         }
 
-        async fn reply(client: &mut UnixStream) -> ControlReply {
-            let line = timeout(PATIENCE, read_line(client)).await.unwrap().unwrap();
+        async fn reply(viewer: &mut UnixStream) -> ControlReply {
+            let line = timeout(PATIENCE, read_line(viewer)).await.unwrap().unwrap();
             wire::decode(&line).unwrap()
         }
 

@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::super::leaving::Replica;
-use super::instance::{BASE, NODE, POD, running};
+use super::instance::{BASE, NODE, running};
 use super::{Peer, api, played, vm};
 use crate::shutdown::{Stage, stages};
 

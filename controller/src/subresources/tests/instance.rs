@@ -77,7 +77,9 @@ impl Played {
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
             ControlRequest::SoftReboot => ControlReply::Queued,
             ControlRequest::Freeze { .. } => ControlReply::Done,
-            ControlRequest::Unfreeze => ControlReply::Denied { reason: "the QEMU guest agent is not connected".to_owned() },
+            ControlRequest::Unfreeze => {
+                ControlReply::Denied { reason: "the QEMU guest agent is not connected".to_owned() }
+            }
             ControlRequest::Guest { about: GuestSubject::Users } => {
                 let user = GuestUser { user: "root".to_owned(), ..GuestUser::default() };
                 ControlReply::Guest(Box::new(GuestReport { users: vec![user], ..GuestReport::default() }))

@@ -39,8 +39,6 @@ struct Api {
     requests: Requests,
     /// The nodes whose agents are connected.
     nodes: Nodes,
-    /// What each namespace has under way, 64 at most.
-    namespaces: Turns,
     /// The launcher pod, if it is there.
     pod: Arc<Mutex<Option<Value>>>,
     /// How many of the next patches meet an object that was changed meanwhile.
