@@ -48,6 +48,7 @@ pub(super) const STREAMS: Most = Most {
     of_a_namespace: 256,
     // The connection of a node's agent has 256 at once (`STREAMS` in `tunnel/src/lib.rs`).
     of_a_namespace_on_a_node: 96,
+    of_a_node: 208,
 };
 
 /// A stream is a connection of its API server for as long as it is open; a request may be one.

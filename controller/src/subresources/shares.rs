@@ -58,6 +58,8 @@ pub(super) struct Most {
     pub(super) of_a_namespace: usize,
     /// Those that go through the connection of a node's agent, which has not many more for all.
     pub(super) of_a_namespace_on_a_node: usize,
+    /// The same of all namespaces: the rest of the connection is for requests.
+    pub(super) of_a_node: usize,
 }
 
 /// Streams that are open. None is waited for: they are open for as long as their clients like.
@@ -67,6 +69,7 @@ pub(super) struct Streams {
     users: Turns,
     namespaces: Turns,
     on_nodes: Turns,
+    nodes: Turns,
 }
 
 impl Streams {
@@ -78,6 +81,7 @@ impl Streams {
             users: turns(most.of_a_user),
             namespaces: turns(most.of_a_namespace),
             on_nodes: turns(most.of_a_namespace_on_a_node),
+            nodes: turns(most.of_a_node),
         }
     }
 
@@ -90,7 +94,7 @@ impl Streams {
     /// The same through the agent of a node.
     pub(super) fn take_on(&self, node: &str, user: &str, namespace: &str) -> Option<StreamTurn> {
         // No name of a node has a slash.
-        let on_node = self.on_nodes.take(&format!("{node}/{namespace}"))?;
+        let on_node = [self.on_nodes.take(&format!("{node}/{namespace}"))?, self.nodes.take(node)?];
         Some(StreamTurn { _on_node: Some(on_node), ..self.take(user, namespace)? })
     }
 }
@@ -99,14 +103,14 @@ impl Streams {
 pub(super) struct StreamTurn {
     _all: Turn,
     _own: [Turn; 2],
-    _on_node: Option<Turn>,
+    _on_node: Option<[Turn; 2]>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MOST: Most = Most { of_all: 4, of_a_user: 2, of_a_namespace: 3, of_a_namespace_on_a_node: 1 };
+    const MOST: Most = Most { of_all: 4, of_a_user: 2, of_a_namespace: 3, of_a_namespace_on_a_node: 1, of_a_node: 2 };
 
     #[test]
     fn the_users_of_a_namespace_share_its_streams_and_take_none_of_another() {
@@ -128,7 +132,9 @@ mod tests {
         let _first = streams.take_on("node-1", "ada", "one").unwrap();
         assert!(streams.take_on("node-1", "bob", "one").is_none());
         let second = streams.take_on("node-2", "ada", "one").unwrap();
-        assert!(streams.take_on("node-1", "bob", "two").is_some());
+        let third = streams.take_on("node-1", "bob", "two").unwrap();
+        assert!(streams.take_on("node-1", "eve", "three").is_none(), "the rest is for requests");
+        drop(third);
         drop(second);
         assert!(streams.take_on("node-2", "bob", "one").is_some());
     }

@@ -36,6 +36,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use self::machines::Machines;
 use super::super::limits::{self, STREAMS};
 use super::super::peer::PeerAcceptor;
+use super::super::shares::Most;
 use super::forward::with_guest_and;
 use super::instance::BASE;
 use crate::certificates::CertifiedKey;
@@ -62,7 +63,7 @@ const NAME: &str = "front-proxy-client";
 /// Users of one tenant, who have a stream each: as many as one namespace may have on one node, and a few less.
 const OF_A_TENANT: usize = 90;
 const _: () = assert!(OF_A_TENANT < STREAMS.of_a_namespace_on_a_node);
-/// All agents are at one address here. Clients have the places of the program.
+/// All agents are at one address here, and all machines on one node, with many connections. Clients have the places of the program.
 const PLACES: Places = Places { of_an_address: 4096, connections: 4096, ..Places::USUAL };
 
 /// A stream of a user, once it is open.
@@ -155,7 +156,7 @@ async fn controller() {
         to: jiff::Timestamp::MAX,
     };
     let verifier = WebPkiClientVerifier::builder(roots()).build().unwrap();
-    let api = with_guest_and(STREAMS);
+    let api = with_guest_and(Most { of_a_node: 4096, ..STREAMS });
     let listen = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (subresources, agents) = (listen(), listen());
     let addresses = [&subresources, &agents].map(|listener| listener.local_addr().unwrap().to_string()).join(" ");

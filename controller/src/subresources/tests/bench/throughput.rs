@@ -174,7 +174,7 @@ fn streams_are_measured_beside_a_direct_socket() {
         ];
         for round in 0..count(ROUNDS, 1) {
             for (number, way) in ways.iter_mut().enumerate() {
-                // A user has two streams at once here, and one that has ended may be counted still.
+                // A stream that has ended may be counted still.
                 way.measure(clients, round * 4 + number, bytes).await;
             }
         }
