@@ -117,7 +117,9 @@ impl Look for Looking {
 fn objects(mut answer: Value) -> Vec<Value> {
     match answer.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
-        Some(_) | None => vec![answer],
+        // A list that has none may write `null`.
+        Some(_) => Vec::new(),
+        None => vec![answer],
     }
 }
 
@@ -168,6 +170,7 @@ mod tests {
         assert_eq!(objects(json!({"items": [{"a": 1}, {"b": 2}]})).len(), 2);
         assert_eq!(objects(json!({"kind": "Pod"})), [json!({"kind": "Pod"})]);
         assert!(objects(json!({"kind": "PodList", "items": []})).is_empty());
+        assert!(objects(json!({"kind": "PodList", "items": null})).is_empty());
     }
 
     #[test]
