@@ -2,6 +2,7 @@
 //! `kubectl garboard why`. Both ask with the user's own token, so that neither shows what the user may not see.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use garboard_kubectl::{Failure, Look, Question};
@@ -19,6 +20,9 @@ use crate::upstream::{ApiServer, whole};
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 /// The largest answer that is read whole, bytes: a list of a few hundred nodes.
 const LONGEST_ANSWER: usize = 8 << 20;
+/// The most that all answers of a diagnosis have together, MiB: a machine's author may name many objects, each as large as objects can be,
+/// and the pod has memory for two diagnoses.
+const MOST_TOGETHER: usize = 24;
 /// Of what the API server refuses with, so many characters are shown.
 const LONGEST_TEXT: usize = 600;
 /// The namespace of a user that is no service account.
@@ -76,6 +80,8 @@ pub(crate) struct Looking {
     pub(crate) garboard: Arc<str>,
     /// How many questions are asked at once, of all diagnoses together.
     pub(crate) questions: Arc<Semaphore>,
+    /// Bytes of its answers so far.
+    pub(crate) read: AtomicUsize,
 }
 
 impl Looking {
@@ -88,6 +94,7 @@ impl Looking {
         let answer = self.api.send(request).await.map_err(failed)?;
         let code = answer.status();
         let body = whole(answer, LONGEST_ANSWER).await.map_err(failed)?;
+        count(&self.read, body.len())?;
         let not_json =
             |error: serde_json::Error| Failure::Other(format!("the API server did not answer in JSON: {error}"));
         match code {
@@ -110,6 +117,16 @@ impl Look for Looking {
 
     fn looked_at(&self) -> String {
         self.namespace.clone()
+    }
+}
+
+/// Counts an answer of so many bytes.
+fn count(read: &AtomicUsize, bytes: usize) -> Result<(), Failure> {
+    let together = read.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+    if together <= MOST_TOGETHER << 20 {
+        Ok(())
+    } else {
+        Err(Failure::Other(format!("what is asked about the machine has more than {MOST_TOGETHER} MiB")))
     }
 }
 
@@ -163,6 +180,15 @@ mod tests {
         assert_eq!(namespace_of(Some("system:serviceaccount:tenant:viewer")), "tenant");
         assert_eq!(namespace_of(Some("ada")), "default");
         assert_eq!(namespace_of(None), "default");
+    }
+
+    #[test]
+    fn answers_of_a_diagnosis_are_bounded_together() {
+        let read = AtomicUsize::new(0);
+        for _ in 0..3 {
+            count(&read, LONGEST_ANSWER).unwrap();
+        }
+        assert!(matches!(count(&read, 1), Err(Failure::Other(_))));
     }
 
     #[test]
