@@ -2,6 +2,7 @@
 //! `kubectl garboard why`. Both ask with the user's own token, so that neither shows what the user may not see.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use garboard_kubectl::{Failure, Look, Question};
@@ -19,6 +20,9 @@ use crate::upstream::{ApiServer, whole};
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 /// The largest answer that is read whole, bytes: a list of a few hundred nodes.
 const LONGEST_ANSWER: usize = 8 << 20;
+/// The most that all answers of a diagnosis have together, MiB: a machine's author may name many objects, each as large as objects can be,
+/// and the pod has memory for two diagnoses.
+const MOST_TOGETHER: usize = 24;
 /// Of what the API server refuses with, so many characters are shown.
 const LONGEST_TEXT: usize = 600;
 /// The namespace of a user that is no service account.
@@ -76,6 +80,8 @@ pub(crate) struct Looking {
     pub(crate) garboard: Arc<str>,
     /// How many questions are asked at once, of all diagnoses together.
     pub(crate) questions: Arc<Semaphore>,
+    /// Bytes of its answers so far.
+    pub(crate) read: AtomicUsize,
 }
 
 impl Looking {
@@ -88,6 +94,7 @@ impl Looking {
         let answer = self.api.send(request).await.map_err(failed)?;
         let code = answer.status();
         let body = whole(answer, LONGEST_ANSWER).await.map_err(failed)?;
+        count(&self.read, body.len())?;
         let not_json =
             |error: serde_json::Error| Failure::Other(format!("the API server did not answer in JSON: {error}"));
         match code {
@@ -113,11 +120,23 @@ impl Look for Looking {
     }
 }
 
+/// Counts an answer of so many bytes.
+fn count(read: &AtomicUsize, bytes: usize) -> Result<(), Failure> {
+    let together = read.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+    if together <= MOST_TOGETHER << 20 {
+        Ok(())
+    } else {
+        Err(Failure::Other(format!("what is asked about the machine has more than {MOST_TOGETHER} MiB")))
+    }
+}
+
 /// Pure.
 fn objects(mut answer: Value) -> Vec<Value> {
     match answer.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
-        Some(_) | None => vec![answer],
+        // A list that has none may write `null`.
+        Some(_) => Vec::new(),
+        None => vec![answer],
     }
 }
 
@@ -164,10 +183,20 @@ mod tests {
     }
 
     #[test]
+    fn answers_of_a_diagnosis_are_bounded_together() {
+        let read = AtomicUsize::new(0);
+        for _ in 0..3 {
+            count(&read, LONGEST_ANSWER).unwrap();
+        }
+        assert!(matches!(count(&read, 1), Err(Failure::Other(_))));
+    }
+
+    #[test]
     fn a_list_is_its_objects_and_an_object_itself() {
         assert_eq!(objects(json!({"items": [{"a": 1}, {"b": 2}]})).len(), 2);
         assert_eq!(objects(json!({"kind": "Pod"})), [json!({"kind": "Pod"})]);
         assert!(objects(json!({"kind": "PodList", "items": []})).is_empty());
+        assert!(objects(json!({"kind": "PodList", "items": null})).is_empty());
     }
 
     #[test]

@@ -82,14 +82,15 @@ pub enum BodyError {
 pub struct Coming {
     body: Incoming,
     patience: Duration,
-    end: Pin<Box<Sleep>>,
+    /// Runs while a part is waited for: a browser that reads slowly makes none late.
+    end: Option<Pin<Box<Sleep>>>,
 }
 
 impl Coming {
     /// For so long for each part.
     #[must_use]
-    pub fn new(body: Incoming, patience: Duration) -> Self {
-        Self { body, patience, end: Box::pin(sleep(patience)) }
+    pub const fn new(body: Incoming, patience: Duration) -> Self {
+        Self { body, patience, end: None }
     }
 }
 
@@ -103,11 +104,13 @@ impl Body for Coming {
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(frame) => {
-                self.end = Box::pin(sleep(self.patience));
+                self.end = None;
                 Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Broken)))
             }
             Poll::Pending => {
-                ready!(self.end.as_mut().poll(context));
+                let patience = self.patience;
+                let end = self.end.get_or_insert_with(|| Box::pin(sleep(patience)));
+                ready!(end.as_mut().poll(context));
                 Poll::Ready(Some(Err(BodyError::Late)))
             }
         }

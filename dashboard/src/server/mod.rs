@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -177,6 +178,7 @@ impl Server {
             namespace,
             garboard: Arc::clone(&self.garboard),
             questions: Arc::clone(&self.questions),
+            read: AtomicUsize::new(0),
         };
         let judged = tokio::task::spawn_blocking(move || {
             let found = garboard_kubectl::diagnose(&looking, &name);

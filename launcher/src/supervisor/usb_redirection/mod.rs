@@ -125,7 +125,8 @@ impl Slots {
 /// # Errors
 /// Why there is none, for a person.
 pub(super) async fn take(mut slots: KnownSlots) -> Result<Slot, String> {
-    match slots.wait_for(Option::is_some).await.map(|seen| seen.clone()) {
+    let known = slots.wait_for(Option::is_some).await.map(|seen| seen.clone());
+    match known {
         Ok(Some(known)) => known.take().await,
         Ok(None) | Err(_) => Err(ENDED.to_owned()),
     }

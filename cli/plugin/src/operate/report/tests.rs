@@ -52,6 +52,8 @@ fn well() -> Installation {
             "status": {"desiredNumberScheduled": 1, "numberReady": 1, "currentNumberScheduled": 1, "numberMisscheduled": 0},
         }))),
         agents: vec![pod("garboard-node-a", "True", json!({"running": {}}))],
+        dashboard: None,
+        dashboards: Vec::new(),
         nodes: vec![node("node-1")],
         emulation: EmulationSetting::default(),
         machines: vec!["Running".to_owned(), "Stopped".to_owned(), "Running".to_owned()],

@@ -18,6 +18,9 @@ use crate::look::{Look, Question};
 
 /// Events that are looked at; a crash loop makes many.
 const MOST_EVENTS: usize = 50;
+/// Objects whose events are asked for: each by a question of its own, for which a thread waits. A machine's author may name any number
+/// of claims.
+const MOST_OBJECTS: usize = 64;
 
 /// Looks. What the user may not see is noted, and is no failure.
 pub(super) fn gather(cluster: &impl Look, name: &str, now: Timestamp) -> Result<Facts, Failure> {
@@ -79,9 +82,10 @@ fn namespace(cluster: &impl Look, facts: &Facts) -> String {
 
 fn claims_and_events(cluster: &impl Look, facts: &mut Facts) {
     let claims = claims_of(facts);
-    let mut names: BTreeSet<&str> = BTreeSet::from([facts.name.as_str()]);
-    names.extend(facts.pods.iter().filter_map(|pod| pod.metadata.name.as_deref()));
-    names.extend(claims.iter().map(String::as_str));
+    let pods = facts.pods.iter().filter_map(|pod| pod.metadata.name.as_deref());
+    let objects = [facts.name.as_str()].into_iter().chain(pods).chain(claims.iter().map(String::as_str));
+    let names: BTreeSet<&str> = objects.take(MOST_OBJECTS).collect();
+    let left_out = (1 + facts.pods.len() + claims.len()).saturating_sub(MOST_OBJECTS);
     let (found, events) = std::thread::scope(|scope| {
         let found =
             scope.spawn(|| if claims.is_empty() { Ok(Vec::new()) } else { list(cluster, Question::Claims(&claims)) });
@@ -95,6 +99,9 @@ fn claims_and_events(cluster: &impl Look, facts: &mut Facts) {
             asked.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(lost()))).collect();
         (found.join().unwrap_or_else(|_| Err(lost())), events)
     });
+    if left_out > 0 {
+        facts.unseen.push(format!("events of {left_out} claims or pods: there are more than are asked for"));
+    }
     facts.claims = noted(found, "claims", &mut facts.unseen).unwrap_or_default();
     let mut events: Vec<Event> =
         noted(events, "events", &mut facts.unseen).unwrap_or_default().into_iter().flatten().collect();
