@@ -2,7 +2,6 @@
 and that its guest does not notice. Of each machine a console, which goes through the agent of its node, and a
 connection to a port of the guest, which does not (docs/failures.md)."""
 
-import functools
 import time
 from collections.abc import Callable
 
@@ -44,57 +43,60 @@ def after(began: float, end: End) -> str:
     return f"{end.at - began:.1f} s"
 
 
-def another_leads(storm: Storm, pod: Object) -> bool:
-    leader = storm.leader()
-    return leader is not None and leader["metadata"]["uid"] != pod["metadata"]["uid"]
+def two_controllers(kube: Kube, storm: Storm) -> tuple[Object, Object]:
+    """The leader, and the other one."""
+    storm.has_two_controllers()
+    leader = kube.ask_until("a leader", storm.leader)
+    other = next(pod for pod in storm.replicas() if pod["metadata"]["uid"] != leader["metadata"]["uid"])
+    return leader, other
 
 
 def test_a_controller_that_is_killed_ends_its_own_streams_alone(
     kube: Kube, storm: Storm, streams: Streams, note: Note
 ) -> None:
-    """The leader; streams of the other one go on, also when that leads."""
     for _ in storm.again():
-        storm.has_two_controllers()
-        leader = kube.ask_until("a leader", storm.leader)
-        other = next(pod for pod in storm.replicas() if pod["metadata"]["uid"] != leader["metadata"]["uid"])
+        leader, killed = two_controllers(kube, storm)
+        with (
+            storm.undisturbed(ROCK, WAVE),
+            counting(kube, ROCK, WAVE),
+            streams.of(ROCK, killed) as cut,
+            streams.of(WAVE, leader) as kept,
+        ):
+            with fault(kube, "a controller killed"):
+                began = time.monotonic()
+                storm.kill_process(killed)
+                ends = cut.ended(AT_ONCE)
+                assert codes(ends) == [ABNORMAL, ABNORMAL], ends
+                with streams.console_again(ROCK):
+                    again = time.monotonic()
+            kept.go_on()
+            storm.has_two_controllers()
+    note(f"both ended after {after(began, ends[0])}, the console again {again - began:.1f} s")
+
+
+def test_a_leader_that_is_stopped_says_so_to_its_clients_and_other_streams_go_on(
+    kube: Kube, storm: Storm, streams: Streams, note: Note
+) -> None:
+    """As in an upgrade, and while its node is drained. To the other streams it makes no difference who leads."""
+    for _ in storm.again():
+        leader, other = two_controllers(kube, storm)
         with (
             storm.undisturbed(ROCK, WAVE),
             counting(kube, ROCK, WAVE),
             streams.of(ROCK, leader) as cut,
             streams.of(WAVE, other) as kept,
         ):
-            with fault(kube, "the leader killed"):
+            with fault(kube, "the leader stopped"):
                 began = time.monotonic()
-                storm.kill_process(leader)
-                ends = cut.ended(AT_ONCE)
-                assert codes(ends) == [ABNORMAL, ABNORMAL], ends
+                storm.stop_controller(leader)
+                kube.ask_until("another leader", storm.leader)
                 kept.go_on()
-                with streams.console_again(ROCK):
-                    again = time.monotonic()
-                kube.ask_until("another leader", functools.partial(another_leads, storm, leader))
-            kept.go_on()
-            storm.has_two_controllers()
-    note(
-        f"both ended after {after(began, ends[0])} and {after(began, ends[1])}, the console again {again - began:.1f} s"
-    )
-
-
-def test_a_controller_that_is_to_end_says_so_to_the_clients_of_its_streams(
-    kube: Kube, storm: Storm, streams: Streams, note: Note
-) -> None:
-    """As in an upgrade, and while its node is drained."""
-    for _ in storm.again():
-        storm.has_two_controllers()
-        pod = storm.random.choice(storm.replicas())
-        with storm.undisturbed(ROCK, WAVE), counting(kube, ROCK), streams.of(ROCK, pod) as cut:
-            with fault(kube, "a controller stopped"):
-                began = time.monotonic()
-                storm.stop_controller(pod)
                 ends = cut.ended(ANSWERS + AT_ONCE)
                 assert codes(ends) == [RESTARTS, RESTARTS], ends
                 assert all("connect again" in end.reason for end in ends), ends
                 with streams.console_again(ROCK):
                     again = time.monotonic()
+            kept.go_on()
             storm.has_two_controllers()
     note(f"both ended after {after(began, ends[0])}, the console again {again - began:.1f} s")
 
