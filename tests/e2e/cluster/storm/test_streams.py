@@ -47,8 +47,11 @@ def two_controllers(kube: Kube, storm: Storm) -> tuple[Object, Object]:
     """The leader, and the other one."""
     storm.has_two_controllers()
     leader = kube.ask_until("a leader", storm.leader)
-    other = next(pod for pod in storm.replicas() if pod["metadata"]["uid"] != leader["metadata"]["uid"])
-    return leader, other
+
+    def other() -> Object | None:
+        return next((pod for pod in storm.replicas() if pod["metadata"]["uid"] != leader["metadata"]["uid"]), None)
+
+    return leader, kube.ask_until("another controller", other)
 
 
 def test_a_controller_that_is_killed_ends_its_own_streams_alone(
