@@ -212,6 +212,49 @@ async fn a_message_is_a_datagram() {
     }
 }
 
+/// The API with a running guest whose pod has an address of IPv6 alone.
+fn with_guest_of_ipv6() -> Api {
+    let api = with_guest();
+    let mut pod = pod();
+    pod["status"] = json!({"podIP": "fd00::7", "podIPs": [{"ip": "fd00::7"}]});
+    *api.pod.lock().unwrap() = Some(pod);
+    api
+}
+
+#[tokio::test]
+async fn a_guest_is_dialled_at_its_address_of_ipv6() {
+    let Ok(listener) = TcpListener::bind("[::1]:0").await else {
+        eprintln!("skipped: this host has no IPv6");
+        return;
+    };
+    let port = listener.local_addr().unwrap().port();
+    let mut client = open(&with_guest_of_ipv6(), &format!("virtualmachineinstances/vm/portforward/{port}")).await;
+    let (mut guest, _) = listener.accept().await.unwrap();
+    client.send(Message::binary("anyone?")).await.unwrap();
+    let mut asked = [0; 7];
+    guest.read_exact(&mut asked).await.unwrap();
+    assert_eq!(&asked, b"anyone?");
+    guest.write_all(b"here").await.unwrap();
+    assert_eq!(next(&mut client).await, Message::binary("here"));
+}
+
+#[tokio::test]
+async fn datagrams_go_both_ways_by_ipv6() {
+    let Ok(guest) = UdpSocket::bind("[::1]:0").await else {
+        eprintln!("skipped: this host has no IPv6");
+        return;
+    };
+    let port = guest.local_addr().unwrap().port();
+    let path = format!("virtualmachineinstances/vm/portforward/{port}/udp");
+    let mut client = open(&with_guest_of_ipv6(), &path).await;
+    client.send(Message::binary("anyone?")).await.unwrap();
+    let mut buffer = [0; 100];
+    let (count, sender) = tokio::time::timeout(PATIENCE, guest.recv_from(&mut buffer)).await.unwrap().unwrap();
+    assert_eq!(&buffer[..count], b"anyone?");
+    guest.send_to(b"here", sender).await.unwrap();
+    assert_eq!(next(&mut client).await, Message::binary("here"));
+}
+
 #[tokio::test]
 async fn a_port_for_datagrams_that_nobody_listens_at_ends_the_stream() {
     let port = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();

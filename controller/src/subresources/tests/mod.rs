@@ -1,7 +1,7 @@
 //! From a request to its answer: who is let in, and what reaches the API server.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -129,9 +129,10 @@ fn reviewed(review: &[u8]) -> Value {
     json!({"spec": {}, "status": {"authenticated": true, "audiences": ["garboard-controller"], "user": user}})
 }
 
-/// There is no network of pods here: guests that are played listen at this host's own address.
+/// There is no network of pods here: guests that are played listen at this host's own addresses.
 fn to_loopback(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port())
+    let own: IpAddr = if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+    SocketAddr::new(own, address.port())
 }
 
 /// Whether this patch is one of those.

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from garboard_e2e.cluster import volumes
 from garboard_e2e.cluster.examples import with_accelerator
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import COMPUTE, MIB, NAMESPACE, NODE_1, QEMU_USER, SIDECAR
+from garboard_e2e.cluster.names import COMPUTE, MIB, NAMESPACE, NODE_1, QEMU_USER, SIDECAR, Object
 from garboard_e2e.cluster.objects import machine
 from garboard_e2e.cluster.settings import gate
 from garboard_e2e.guests import HELLO
@@ -35,6 +36,59 @@ def test_a_readiness_probe_is_followed(kube: Kube) -> None:
     kube.becomes("vmi", "probed", "Ready", "False")
     kube.shell("probed", "httpd -h /www")
     kube.becomes("vmi", "probed", "Ready")
+
+
+READY, ALIVE = "asked-whether-ready", "asked-whether-alive"
+
+
+@pytest.fixture(scope="module")
+def asked(kube: Kube) -> Iterator[None]:
+    """Machines with probes through the guest agent: by a program whether one is ready, by a ping whether one lives."""
+    usual = {"periodSeconds": 1, "timeoutSeconds": 5}
+    program = {"exec": {"command": ["test", "-e", "/run/ready"]}, "failureThreshold": 1}
+    # The first ping comes ten seconds after the start; a guest that has not booted by then answers none.
+    ping: Object = {"guestAgentPing": {}, "failureThreshold": 12}
+    kube.start(
+        machine(READY, tests="agent", readinessProbe=program | usual),
+        machine(ALIVE, tests="agent", livenessProbe=ping | usual),
+    )
+    yield
+    kube.remove(READY, ALIVE)
+
+
+def reported(kube: Kube, reason: str, name: str) -> str:
+    """The messages of all events of a reason about an object, a line each."""
+    selector = f"--field-selector=reason={reason},involvedObject.name={name}"
+    return "\n".join(event["message"] for event in kube.items("events", selector))
+
+
+def test_a_program_in_the_guest_decides_whether_it_is_ready(kube: Kube, asked: None) -> None:
+    kube.has_shell(READY)
+    pod = kube.pod_name(READY)
+    kube.ask_until("the guest's refusal", lambda: "the command ended with 1" in reported(kube, "Unhealthy", pod))
+    assert kube.condition("vmi", READY, "Ready").get("status") == "False"
+    kube.shell(READY, ": >/run/ready")
+    kube.becomes("vmi", READY, "Ready")
+    kube.shell(READY, "rm /run/ready")
+    kube.becomes("vmi", READY, "Ready", "False")
+
+
+def test_a_guest_whose_agent_is_silent_is_shut_down_and_its_strategy_goes_on(
+    kube: Kube, asked: None, note: Callable[[str], None]
+) -> None:
+    kube.becomes("vmi", ALIVE, "AgentConnected")
+    kube.has_shell(ALIVE)
+    uid, pod = kube.runs(ALIVE), kube.pod_name(ALIVE)
+    kube.becomes("vmi", ALIVE, "Ready")
+    # Its agent goes, and the guest runs on.
+    kube.shell(ALIVE, "killall behaviours")
+    began = time.monotonic()
+    kube.wait("the guest's end", lambda: kube.uid(ALIVE) != uid or kube.phase(ALIVE) in ("Succeeded", "Failed"))
+    note(f"it ended {time.monotonic() - began:.0f} s after its agent")
+    kube.runs(ALIVE, not_this=uid)
+    probes = reported(kube, "Unhealthy", pod)
+    assert "Liveness probe failed" in probes and "no guest agent is connected" in probes, probes
+    kube.ask_until("its cause", lambda: "StoppedGracefully: " in reported(kube, "Stopped", ALIVE))
 
 
 def test_service_account_labels_and_network_data_are_discs(kube: Kube) -> None:

@@ -7,6 +7,7 @@ import json
 import pathlib
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,9 @@ from garboard_e2e.processes import free_port
 from garboard_e2e.rfb import Viewer
 from garboard_e2e.terminal import DETACH
 
+# Longer than any limit of a minute on the way, in seconds.
+IDLE = 90
+
 
 @pytest.fixture(scope="module")
 def virtctl(kube: Kube) -> Tool:
@@ -32,7 +36,7 @@ def virtctl(kube: Kube) -> Tool:
 @pytest.fixture(scope="module")
 def running(kube: Kube) -> str:
     """A machine for the tests below."""
-    kube.apply(machine("watched", "Always"))
+    kube.apply(machine("watched", "Always", tests="httpd,nc-echo,udp-echo"))
     kube.runs("watched")
     kube.has_shell("watched")
     return "watched"
@@ -149,6 +153,41 @@ def test_the_next_console_ends_the_one_before_which_reads_why(kube: Kube, virtct
     second.expect_end(PATIENCE)
 
 
+@pytest.mark.long
+def test_what_is_idle_stays_open(kube: Kube, virtctl: Tool, running: str) -> None:
+    """A console and a connection to the guest, without a byte for longer than clients and proxies wait."""
+    kube.prints(running, "garboard-hello: nc-echo")
+    console = virtctl.terminal("console", running)
+    console.expect("Successfully connected", PATIENCE)
+    with forwarded(virtctl, f"vmi/{running}", "7") as port:
+        connection = kube.ask_until("an answer of the guest", lambda: echoing(port))
+        # What the console shows of its first connection.
+        while console.read(time.monotonic() + 1):
+            pass
+        began = time.monotonic()
+        shows = console.read(began + IDLE)
+        # What has ended shows nothing either, at once.
+        assert not shows and time.monotonic() >= began + IDLE - 1, console.screen()
+        connection.sendall(b"still there?")
+        assert connection.recv(64) == b"still there?"
+        connection.close()
+    console.type(b"\recho product-$((6*11))\r")
+    console.expect("product-66", PATIENCE)
+    console.type(DETACH)
+    console.expect_end(PATIENCE)
+
+
+def echoing(port: int) -> socket.socket | None:
+    """A connection to a port of this host, once what is sent there comes back."""
+    with contextlib.suppress(OSError):
+        connection = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        connection.sendall(b"anyone?")
+        if connection.recv(64) == b"anyone?":
+            return connection
+        connection.close()
+    return None
+
+
 @contextlib.contextmanager
 def screen(kube: Kube, virtctl: Tool, name: str) -> Iterator[Viewer]:
     """A viewer at the screen of a machine, through virtctl."""
@@ -241,6 +280,42 @@ def test_virtctl_forwards_a_port_of_the_guest(kube: Kube, virtctl: Tool, running
         for _ in range(3):
             served = kube.ask_until("the guest's page", lambda: page(port))
             assert "garboard-hello" in served, served
+
+
+def is_echoed(sender: socket.socket, datagram: bytes) -> bool:
+    """Sends it, and waits a moment until it comes back."""
+    with contextlib.suppress(ConnectionError, TimeoutError):
+        sender.send(datagram)
+        while sender.recv(65536) != datagram:
+            pass
+        return True
+    return False
+
+
+def test_a_guest_answers_datagrams(kube: Kube, virtctl: Tool, running: str) -> None:
+    """Each comes back as one, whatever its size. virtctl sends none that is longer than 1500 bytes."""
+    kube.prints(running, "garboard-hello: udp-echo")
+    with (
+        forwarded(virtctl, f"vmi/{running}", "udp/7") as port,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        sender.connect(("127.0.0.1", port))
+        sender.settimeout(1)
+        kube.ask_until("an answer of the guest", lambda: is_echoed(sender, b"anyone?"))
+        sent = [b"x", bytes(range(256)) * 5, b"\0" * 7]
+        for datagram in sent:
+            sender.send(datagram)
+        sender.settimeout(PATIENCE)
+        # Answers to questions that were repeated may come late.
+        received = [next_but(sender, b"anyone?") for _ in sent]
+        assert received == sent, received
+
+
+def next_but(sender: socket.socket, other: bytes) -> bytes:
+    """The next datagram that is another one."""
+    while (datagram := sender.recv(65536)) == other:
+        pass
+    return datagram
 
 
 def test_a_datagram_reaches_the_guest_and_its_refusal_comes_back(

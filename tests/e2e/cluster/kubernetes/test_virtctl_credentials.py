@@ -13,6 +13,7 @@ from garboard_e2e.cluster.objects import debian, machine
 from garboard_e2e.cluster.person import Tool
 from garboard_e2e.cluster.virtctl import SshKey
 from garboard_e2e.cluster.virtctl import virtctl as client
+from garboard_e2e.credentials import printed_password
 from garboard_e2e.guests import DEBIAN
 from garboard_e2e.outcome import Failure
 from garboard_e2e.places import temporary_directory
@@ -67,18 +68,25 @@ def test_virtctl_adds_and_removes_keys_of_a_machine(kube: Kube, virtctl: Tool, k
     assert len(credentials(kube, name)) == 1
 
 
-def test_virtctl_sets_a_password_in_the_secret_of_a_machine(kube: Kube, virtctl: Tool) -> None:
+def test_a_password_that_virtctl_has_set_reaches_the_guest(kube: Kube, virtctl: Tool) -> None:
+    """By the Secret that the machine names, and the guest's agent."""
     name = "locked"
     head = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE}}
     method: Object = {"qemuGuestAgent": {}}
     credential = {"userPassword": {"source": {"secret": {"secretName": name}}, "propagationMethod": method}}
-    kube.apply(head | {"stringData": {"nobody": "x"}}, machine(name, "Halted", accessCredentials=[credential]))
+    kube.apply(
+        head | {"stringData": {"nobody": "x"}}, machine(name, "Halted", tests="agent", accessCredentials=[credential])
+    )
     change = ["credentials", "set-password", "--user", USER, "--password", "hemp", name]
     try:
         strange = virtctl.call(*change)
         assert strange.returncode != 0 and "does not have an owner reference" in strange.stderr, strange.stderr
         assert "Successfully set password" in virtctl.run(*change, "--force")
         assert sorted(texts(kube, name)) == ["hemp", "x"]
+        virtctl.run("start", name)
+        kube.runs(name)
+        kube.prints(name, printed_password(USER, "hemp"))
+        kube.becomes("vmi", name, "AccessCredentialsSynchronized")
     finally:
         kube.kubectl("delete", "secret", name)
 

@@ -5,8 +5,9 @@ import random
 from collections.abc import Iterator
 
 from ..outcome import Failure
+from ..processes import kill
 from .kube import Kube
-from .names import CONTROLLER, INSTALLED_IN, NODE_1, NODE_2, Object
+from .names import AGENT, CONTROLLER, INSTALLED_IN, NODE_1, NODE_2, Object
 from .objects import machine
 from .qemus import Qemu
 
@@ -32,7 +33,8 @@ class Storm:
     def start(self) -> None:
         """The three machines, as they were made."""
         kept = {"name": "kept", "persistentVolumeClaim": {"claimName": DISK}}
-        self.kube.start(*(machine(name, node=node) for name, node in NODES.items()), machine(DISK, volumes=[kept]))
+        pair = (machine(name, tests="httpd,nc-echo", node=node) for name, node in NODES.items())
+        self.kube.start(*pair, machine(DISK, volumes=[kept]))
 
     @contextlib.contextmanager
     def undisturbed(self, *names: str) -> Iterator[None]:
@@ -67,12 +69,39 @@ class Storm:
         names = [pod["metadata"]["name"] for pod in pods]
         self.kube.kubectl("delete", "pod", *names, "--force", "--grace-period=0", namespace=INSTALLED_IN)
 
+    def kill_process(self, pod: Object) -> None:
+        """The program of a controller, which can say nothing more. Its pod goes, too: the kubelet would let containers
+        wait."""
+        kill(self.kube.processes_of(str(pod["metadata"]["uid"]), CONTROLLER))
+        self.kill_controllers(pod)
+
+    def stop_controller(self, pod: Object) -> None:
+        """As an upgrade does, and a drain."""
+        self.kube.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false", namespace=INSTALLED_IN)
+
+    def controller_on(self, node: str) -> Object:
+        """One on this node. Where both are on the other node, one goes, and is spread."""
+        self.has_two_controllers()
+        if not self.there(node):
+            self.kill_controllers(self.replicas()[0])
+            self.has_two_controllers()
+        return self.kube.ask_until(f"a controller on {node}", lambda: self.there(node))
+
+    def there(self, node: str) -> Object | None:
+        """A controller's pod on this node."""
+        return next((pod for pod in self.replicas() if pod["spec"].get("nodeName") == node), None)
+
     def has_two_controllers(self) -> None:
         """Waits for them."""
         ready = ["get", f"deployment/{CONTROLLER}", "-o", "jsonpath={.status.readyReplicas}"]
         self.kube.ask_until("two controllers", lambda: self.kube.tried(*ready, namespace=INSTALLED_IN) == "2")
 
     # ---- nodes
+
+    def kill_agent(self, node: str) -> None:
+        """The program of its agent; the kubelet starts it again."""
+        pods = [pod for pod in self.kube.agents() if pod["spec"].get("nodeName") == node]
+        kill(process for pod in pods for process in self.kube.processes_of(str(pod["metadata"]["uid"]), AGENT))
 
     def is_on_its_node(self, name: str) -> bool:
         """Its supervisor runs; a phase between Pending and Running is not reported of a quick start."""
