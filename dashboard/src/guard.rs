@@ -146,11 +146,13 @@ mod tests {
         }
     }
 
+    type Headers = [(&'static str, &'static str)];
+
     #[test]
     fn what_another_page_causes_is_refused() {
         let ours = ("Origin", "https://localhost:8443");
         let upgrade = ("Upgrade", "websocket");
-        let table: [(&str, &[(&str, &str)], bool); 12] = [
+        let table: [(&str, &Headers, bool); 12] = [
             ("GET", &[], true),
             ("GET", &[ours, ("Sec-Fetch-Site", "same-origin")], true),
             ("PUT", &[ours], true),

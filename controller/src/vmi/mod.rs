@@ -106,7 +106,7 @@ fn asks_afresh(decision: &Decision) -> bool {
         | Step::DeletePod { .. }
         | Step::ReplaceRejectedPod { .. }
         | Step::RemoveFinalizer { .. } => true,
-        Step::Warn { .. } => false,
+        Step::AnnotatePod { .. } | Step::Warn { .. } => false,
     })
 }
 

@@ -112,7 +112,7 @@ async fn ask(agent: &Agent) -> Result<Input, String> {
     }
     // Each answer is used without the others: an agent may have commands switched off.
     let info = agent.info().await.ok();
-    let guest = Some(names(agent, info.as_ref()).await);
+    let guest = Some(Box::new(names(agent, info.as_ref()).await));
     let interfaces = agent.interfaces().await.ok();
     let interfaces = interfaces.map(|list| list.items().iter().filter_map(interface_status).collect());
     Ok(Input::GuestAgentReported { guest, frozen, interfaces })

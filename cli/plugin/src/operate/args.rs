@@ -17,7 +17,7 @@ pub struct ClusterCommandArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
     /// Install Garboard, or bring an installation to this version; returns when it works.
-    Install(InstallArgs),
+    Install(Box<InstallArgs>),
     /// Remove Garboard with everything it has put on the cluster.
     Uninstall(UninstallArgs),
     /// Show what runs where, what is wrong and what to do; exit code 1 when something is wrong.

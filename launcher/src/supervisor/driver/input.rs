@@ -69,7 +69,7 @@ pub(crate) enum Input {
     /// The guest agent reported on the guest.
     GuestAgentReported {
         /// Names and versions; nothing if it does not report them now, which takes nothing back.
-        guest: Option<GuestStatus>,
+        guest: Option<Box<GuestStatus>>,
         /// Whether file systems are frozen; nothing if it does not report it.
         frozen: Option<bool>,
         /// Addresses by MAC; nothing if it does not report any (file systems are frozen, it is busy), which takes nothing back.

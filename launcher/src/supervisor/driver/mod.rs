@@ -269,7 +269,7 @@ impl Driver {
             }
             Input::GuestAgentReported { guest, frozen, interfaces } => {
                 match guest {
-                    Some(guest) => self.seed.status.guest = Some(guest),
+                    Some(guest) => self.seed.status.guest = Some(*guest),
                     None => drop(self.seed.status.guest.get_or_insert_default()),
                 }
                 // A report that was asked for before a freeze or a thaw was done may arrive after it: the next one repeats what is true.

@@ -246,7 +246,7 @@ async fn a_report_that_contradicts_a_freeze_counts_when_it_is_repeated() {
     supervisor.has_attached().await;
     // One that was asked for before the freeze was done may come after it; names tell the reports apart.
     for (name, reported, expected) in [("a", false, true), ("b", true, true), ("c", false, true), ("d", false, false)] {
-        let guest = Some(GuestStatus { hostname: Some(name.to_owned()), ..GuestStatus::default() });
+        let guest = Some(Box::new(GuestStatus { hostname: Some(name.to_owned()), ..GuestStatus::default() }));
         let report = Input::GuestAgentReported { guest, frozen: Some(reported), interfaces: None };
         supervisor.happened.send(report).await.unwrap();
         let is_this =
