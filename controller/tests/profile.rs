@@ -7,5 +7,5 @@ const IMAGES: &str = include_str!("../../deploy/images/build");
 fn images_of_services_are_built_with_a_profile_that_unwinds() {
     let profile = MANIFEST.split("[profile.service]").nth(1).and_then(|rest| rest.split("[profile").next()).unwrap();
     assert!(profile.contains("panic = \"unwind\""), "{profile}");
-    assert!(IMAGES.contains("build_programs service \"garboard-$name\""));
+    assert!(IMAGES.contains("build_programs service \"${crates[@]}\""));
 }
