@@ -120,7 +120,7 @@ async fn gone(viewer: &OwnedReadHalf) {
 
 #[cfg(test)]
 mod tests {
-    use garboard_protocol::control::ControlRequest;
+    use garboard_protocol::control::{ControlRequest, MOST_VIEWERS};
     use garboard_protocol::session::{Decoder, Part};
     use garboard_protocol::testing::running;
     use garboard_protocol::wire;
@@ -212,7 +212,8 @@ mod tests {
         while let (ControlReply::Streaming, viewer) = machine.open(ConsoleAccess::View, Session::None).await {
             viewers.push(viewer);
         }
-        assert!(viewers.len() > 8, "{}", viewers.len());
+        // The agent has 32 places for a machine, and they leave some to requests.
+        assert_eq!(viewers.len(), MOST_VIEWERS);
         let (reply, session) = machine.open(ConsoleAccess::TakeOver, Session::Replace).await;
         assert_eq!(reply, ControlReply::Session, "those who look on keep no session out");
         drop(session);
