@@ -205,6 +205,21 @@ mod tests {
         assert_eq!(&part, b"\0\x06login:");
     }
 
+    #[tokio::test]
+    async fn a_session_reads_that_the_machine_has_ended() {
+        let mut machine = Quiet::start();
+        let (_, mut session) = machine.open(ConsoleAccess::TakeOver, Session::Replace).await;
+        machine.guest.write_all(b"bye").await.unwrap();
+        machine.guest.shutdown().await.unwrap();
+        let mut received = Vec::new();
+        timeout(PATIENCE, session.read_to_end(&mut received)).await.unwrap().unwrap();
+        let mut decoder = Decoder::default();
+        decoder.push(&received);
+        assert_eq!(decoder.next_part().unwrap(), Some(Part::Bytes(b"bye".to_vec())));
+        let end = decoder.next_part().unwrap();
+        assert!(matches!(&end, Some(Part::End(end)) if end.machine_ended), "{end:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn viewers_that_left_take_no_places_of_a_guest_that_prints_nothing() {
         let machine = Quiet::start();
