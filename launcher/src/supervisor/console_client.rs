@@ -56,7 +56,8 @@ pub(super) async fn console(
             let late = attached.over.clone();
             tokio::select! {
                 ended = relay(stream, attached, wire) => ended,
-                () = session::overdue(late), if wire == Wire::Parts => Ok(()),
+                // It counts for no limit any more.
+                () = session::overdue(late) => Ok(()),
             }
         }
         Ok(Err(reason)) => answer(&mut stream, &denied(reason)).await,
@@ -285,6 +286,17 @@ mod tests {
         assert!(timeout(Duration::from_secs(1), printing).await.is_err(), "it is not held back");
         viewer.write_all(b"\x03").await.unwrap();
         assert_eq!(timeout(PATIENCE, machine.guest.read_u8()).await.unwrap().unwrap(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_viewer_that_reads_nothing_is_closed_when_it_is_too_far_behind() {
+        let mut machine = Quiet::start();
+        let (reply, mut stuck) = machine.open(ConsoleAccess::View, Session::None).await;
+        assert_eq!(reply, ControlReply::Streaming);
+        machine.guest.write_all(&vec![b'x'; 1 << 20]).await.unwrap();
+        stuck.write_all(b"x").await.expect("it is open");
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        assert!(stuck.write_all(b"x").await.is_err(), "it is kept for ever");
     }
 
     #[tokio::test(start_paused = true)]

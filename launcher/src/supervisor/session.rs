@@ -77,7 +77,7 @@ impl Wire {
     }
 }
 
-/// Ends some time after a session is over: its client may read nothing any more. Never, while it goes on.
+/// Ends some time after a session, or another viewer, is over: its client may read nothing any more. Never, while it goes on.
 pub(super) async fn overdue(mut over: watch::Receiver<Reason>) {
     replaced(&mut over).await;
     tokio::time::sleep(GOODBYE).await;
