@@ -118,12 +118,6 @@ impl Decoder {
         self.waiting.drain(..HEAD + length);
         Ok(Some(Part::Bytes(bytes)))
     }
-
-    /// Whether nothing has arrived of a part that is not whole.
-    #[must_use]
-    pub fn is_between_parts(&self) -> bool {
-        self.waiting.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -174,13 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_cannot_be_read_is_an_error_and_half_a_part_is_noticed() {
+    fn an_end_that_cannot_be_read_is_an_error_and_half_a_part_is_none() {
         assert!(matches!(decoded(b"\0\0{}\n", 9), Err(SessionError::End(_))));
         assert!(matches!(decoded(&[0; 5000], 100), Err(SessionError::LongEnd)));
         let mut decoder = Decoder::default();
-        assert!(decoder.is_between_parts());
         decoder.push(&[0, 5, 1]);
-        assert!(decoder.next_part().unwrap().is_none() && !decoder.is_between_parts());
+        assert!(decoder.next_part().unwrap().is_none());
     }
 
     #[test]
