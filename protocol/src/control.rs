@@ -11,6 +11,10 @@ use crate::guest::{GuestReport, GuestSubject};
 use crate::number::Number;
 use crate::position::{Begun, Resume};
 
+/// Viewers of a console that are no session, of one machine at once. Few: each may be one of its connections at the node's agent, which
+/// sessions and requests need too.
+pub const MOST_VIEWERS: usize = 8;
+
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "ask")]

@@ -147,6 +147,9 @@ impl<R: AsyncRead + Unpin + Send + 'static> Source for SessionParts<R> {
         loop {
             match self.decoder.next_part() {
                 Ok(Some(Part::Bytes(bytes))) => return Next::Bytes(Bytes::from(bytes)),
+                Ok(Some(Part::End(end))) if end.machine_ended => {
+                    return Next::End(relay::close(close_code::NORMAL, ""));
+                }
                 // Clients that connect again by themselves do not after this code; two of them would end each other for ever.
                 Ok(Some(Part::End(end))) => {
                     return Next::End(relay::close(close_code::AWAY, &format!("{OVER}: {}", end.reason)));
@@ -155,11 +158,50 @@ impl<R: AsyncRead + Unpin + Send + 'static> Source for SessionParts<R> {
                 Err(error) => return Next::End(relay::close(close_code::ERROR, &error.to_string())),
             }
             match self.from.read(&mut self.buffer).await {
-                Ok(0) if self.decoder.is_between_parts() => return Next::End(relay::close(close_code::NORMAL, "")),
+                // Its supervisor was replaced, or the client took nothing for so long that no reason could be sent. One of a version
+                // before ends so with its machine, too: who connects again is told that it does not run.
                 Ok(0) => return Next::End(relay::close(close_code::ERROR, "the stream was cut")),
                 Ok(count) => self.decoder.push(&self.buffer[..count]),
                 Err(error) => return Next::End(relay::broken(&error)),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use garboard_protocol::session;
+
+    use super::*;
+
+    /// How the client's side is closed after what a supervisor sends.
+    async fn closed(sent: Vec<u8>) -> (u16, String) {
+        let mut parts = SessionParts::of(Cursor::new(sent), None);
+        loop {
+            match parts.next().await {
+                Next::Bytes(_) => {}
+                Next::End(frame) => return (frame.code, frame.reason.as_str().to_owned()),
+                Next::Text(text) => panic!("nobody asked for {text}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_end_of_the_machine_is_a_good_end() {
+        let mut printed = Vec::new();
+        session::encode(b"login: ", &mut printed);
+        let mut machine = printed.clone();
+        session::encode_end_of_machine(&mut machine).unwrap();
+        assert_eq!(closed(machine).await, (close_code::NORMAL, String::new()));
+        let mut replaced = printed.clone();
+        session::encode_end("another client", &mut replaced).unwrap();
+        assert_eq!(closed(replaced).await, (close_code::AWAY, "EOF: another client".to_owned()));
+        // Between two parts, and within one.
+        let cut = (close_code::ERROR, "the stream was cut".to_owned());
+        assert_eq!(closed(printed.clone()).await, cut);
+        printed.truncate(4);
+        assert_eq!(closed(printed).await, cut);
     }
 }

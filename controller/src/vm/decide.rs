@@ -274,7 +274,7 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
             return;
         }
         decision.status.run_strategy = Some(strategy.name().to_owned());
-        cross_out_answered(vmi, &mut decision.status);
+        cross_out_answered(strategy, vmi, &mut decision.status);
         if end_is_due(world, strategy, vmi) {
             remember_failure(strategy, vmi, &mut decision.status);
             delete(world, decision);
@@ -349,11 +349,11 @@ fn bring_data_volumes(world: &World, decision: &mut Decision) {
 }
 
 /// With an instance a start is done, unless a stop of that instance comes before it: then it is a restart. A stop of another
-/// instance is done, too.
-fn cross_out_answered(vmi: &VirtualMachineInstance, status: &mut VirtualMachineStatus) {
+/// instance is done, too. Nobody can restart a halted machine: a restart of it is older than the halt, which cancels its start.
+fn cross_out_answered(strategy: RunStrategy, vmi: &VirtualMachineInstance, status: &mut VirtualMachineStatus) {
     let requests = &mut status.state_change_requests;
     requests.retain(|request| request.action != "Stop" || request.uid == vmi.metadata.uid);
-    let stops = requests.iter().any(|request| request.action == "Stop");
+    let stops = strategy != RunStrategy::Halted && requests.iter().any(|request| request.action == "Stop");
     requests.retain(|request| request.action != "Start" || stops);
 }
 
@@ -461,13 +461,12 @@ fn answer_requests(stays_halted: bool, status: &mut VirtualMachineStatus) {
 }
 
 /// Whether a halted machine is to run because a start was requested of it. Once: halting it again before it has started cancels the
-/// request. A start that is older than the halt is cancelled, too: `RerunOnFailure` leaves one of its own, and a restart has one. Its
-/// own has the vCPUs never stopped, so a start with stopped vCPUs is a user's.
+/// request. A start that is older than the halt is cancelled, too, with its vCPUs stopped or not: `RerunOnFailure` leaves one of its own,
+/// a restart has one, and one that was asked of a `Manual` machine may wait for data.
 fn unhalts(world: &World) -> bool {
     let last = world.vm.status.as_ref().and_then(|status| status.run_strategy.as_deref());
     let was_halted = last.is_none_or(|last| last == RunStrategy::Halted.name());
-    let is_user = starts_paused(requests(world)) && last != Some(RunStrategy::Always.name());
-    is_user || (was_halted && requests(world).iter().any(|request| request.action == "Start"))
+    was_halted && requests(world).iter().any(|request| request.action == "Start")
 }
 
 /// Whether a start is asked for with its vCPUs stopped.

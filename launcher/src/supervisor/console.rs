@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use garboard_protocol::control::{ConsoleAccess, Session};
+use garboard_protocol::control::{ConsoleAccess, MOST_VIEWERS, Session};
 use garboard_protocol::position::{Begun, Position, Resume};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -28,8 +28,6 @@ const SCROLLBACK_BYTES: u64 = 32 * 1024;
 /// Keystrokes waiting for the guest, in chunks.
 const KEYBOARD_BACKLOG: usize = 64;
 const CHUNK_BYTES: usize = 4096;
-/// More viewers than this are refused that are no session.
-const MAX_VIEWERS: usize = 32;
 /// The reason that a session gets that cannot keep up.
 const TOO_SLOW: &str = "the guest prints faster than this client reads";
 
@@ -180,9 +178,10 @@ impl Console {
     }
 
     fn admit(&mut self, access: ConsoleAccess, session: Session, resume: Option<&Resume>) -> Result<Attached, String> {
-        // There is one session, which those who look on may not keep out.
-        if session == Session::None && self.viewers.len() >= MAX_VIEWERS {
-            return Err(format!("{MAX_VIEWERS} viewers are attached already; close one"));
+        // There is one session, which those who look on may not keep out, and which takes no place of theirs.
+        let looking = self.viewers.iter().filter(|viewer| Some(viewer.id) != self.session).count();
+        if session == Session::None && looking >= MOST_VIEWERS {
+            return Err(format!("{MOST_VIEWERS} viewers are attached already; close one"));
         }
         let has_session = self.session.is_some_and(|id| self.viewers.iter().any(|viewer| viewer.id == id));
         if session == Session::Only && has_session {

@@ -65,16 +65,19 @@ impl Wire {
         }
     }
 
-    /// Writes why it is over, where there is a place for it.
+    /// Writes why it is over, where there is a place for it. Without a reason it is the machine that has ended.
     pub(super) async fn end(self, to: &mut (impl AsyncWrite + Unpin), reason: Reason) -> io::Result<()> {
-        let (Self::Parts, Some(reason)) = (self, reason) else { return Ok(()) };
         let mut end = Vec::new();
-        session::encode_end(reason, &mut end)?;
+        match (self, reason) {
+            (Self::Raw, _) => return Ok(()),
+            (Self::Parts, Some(reason)) => session::encode_end(reason, &mut end)?,
+            (Self::Parts, None) => session::encode_end_of_machine(&mut end)?,
+        }
         to.write_all(&end).await
     }
 }
 
-/// Ends some time after a session is over: its client may read nothing any more. Never, while it goes on.
+/// Ends some time after a session, or another viewer, is over: its client may read nothing any more. Never, while it goes on.
 pub(super) async fn overdue(mut over: watch::Receiver<Reason>) {
     replaced(&mut over).await;
     tokio::time::sleep(GOODBYE).await;
@@ -105,9 +108,9 @@ pub(super) async fn relay_screen(
                 // A screen always has more to draw.
                 biased;
                 reason = replaced(&mut over) => return Wire::Parts.end(&mut to_client, reason).await,
-                read = from_qemu.read(&mut bytes) => match read? {
-                    0 => return Ok(()),
-                    count => Wire::Parts.put(&mut to_client, &bytes[..count]).await?,
+                read = from_qemu.read(&mut bytes) => match read {
+                    Ok(0) | Err(_) => return Wire::Parts.end(&mut to_client, None).await,
+                    Ok(count) => Wire::Parts.put(&mut to_client, &bytes[..count]).await?,
                 },
             }
         }
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_the_machine_is_no_reason() {
+    async fn the_end_of_the_machine_is_said_and_is_no_reason() {
         let screen = ScreenSession::default();
         let over = screen.begin(Session::Replace).unwrap();
         let (mut client, ours) = UnixStream::pair().unwrap();
@@ -204,7 +207,9 @@ mod tests {
         let relay = tokio::spawn(relay_screen(ours, theirs, over));
         qemu.write_all(b"bye").await.unwrap();
         drop(qemu);
-        assert_eq!(parts(&mut client).await, [Part::Bytes(b"bye".to_vec())]);
+        let all = parts(&mut client).await;
+        let [Part::Bytes(bytes), Part::End(end)] = all.as_slice() else { panic!("no end: {all:?}") };
+        assert_eq!((bytes.as_slice(), end.machine_ended), (&b"bye"[..], true));
         relay.await.unwrap().unwrap();
     }
 }

@@ -285,6 +285,38 @@ def test_a_console_connects_again_unless_another_user_took_it(page: Page, api: P
     assert [path.partition("?")[2] for path in opened] == ["position=new", f"preserveSession=true&{place}", place]
 
 
+# Of a tab that is hidden a browser draws rarely: here nothing, until it is let go on.
+HOLD = """() => { const real = window.setTimeout, held = [];
+  window.setTimeout = (act, wait, ...rest) => wait ? real(act, wait, ...rest) : held.push(act);
+  window.goOn = () => { window.setTimeout = real; held.forEach((act) => act()); }; }"""
+
+
+def test_a_console_that_prints_faster_than_it_is_drawn_waits_and_loses_nothing(page: Page, api: PlayedApi) -> None:
+    machine(page, "hello")
+    action(page, "Console").click()
+    rows, state = page.locator("#session .xterm-rows"), page.locator("#session-state")
+    expect(rows).to_contain_text("hello login:")
+    page.evaluate(HOLD)
+    # One piece more than the page keeps.
+    piece, kept = 1 << 16, 16 << 20
+    printed = b"".join(b"%014d\r\n" % number for number in range((kept + piece) // 16))
+    for begin in range(0, len(printed), piece):
+        api.consoles[0].send(printed[begin : begin + piece])
+    expect(state).to_contain_text("faster than this page draws")
+    assert len(api.consoles) == 1
+    page.evaluate("() => window.goOn()")
+    wait_until("a second session", lambda: len(api.consoles) == 2)
+    expect(state).to_have_text("Connected.")
+    again = [path for _, path, _, _ in api.asked if "/console?preserveSession=true" in path]
+    read = int(again[0].rpartition(".")[2]) - len(GREETING)
+    assert kept < read <= len(printed)
+    # All that it has read is drawn, and nothing of it comes twice.
+    expect(rows).to_contain_text(f"{read // 16 - 1:014d}")
+    api.consoles[1].send(printed[read:] + b"and on")
+    expect(rows).to_contain_text("and on")
+    assert rows.inner_text().count(f"{len(printed) // 16 - 1:014d}") == 1
+
+
 def test_a_console_that_cannot_go_on_where_it_was_begins_anew(page: Page, api: PlayedApi) -> None:
     """Its controller is of a version before: what comes was shown already."""
     machine(page, "hello")
