@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from garboard_e2e.dashboard import browser as chromium
 from garboard_e2e.dashboard.played_api import GREETING, PlayedApi, status
@@ -376,3 +376,22 @@ def test_the_screen_is_drawn_and_takes_keys(page: Page, api: PlayedApi) -> None:
     wait_until("the keys of the button", lambda: api.pressed[2:] == [0xFFE3, 0xFFE9, 0xFFFF])
     page.keyboard.press("Control+]")
     expect(session.get_by_role("button", name="Close")).to_be_focused()
+
+
+def test_a_read_that_got_no_answer_is_asked_again(browser: Browser, served: Served) -> None:
+    """As when a network comes or goes: Chromium gives up what is under way."""
+    failures = 2
+
+    def fails_twice(route: Route) -> None:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            route.abort("internetdisconnected")
+        else:
+            route.continue_()
+
+    with chromium.page(browser) as page:
+        page.route("**/about", fails_twice)
+        page.goto(served.address)
+        page.get_by_role("link", name="hello", exact=True).wait_for()
+    assert failures < 0
