@@ -159,7 +159,7 @@ impl<R: AsyncRead + Unpin + Send + 'static> Source for SessionParts<R> {
             }
             match self.from.read(&mut self.buffer).await {
                 // Its supervisor was replaced, or the client took nothing for so long that no reason could be sent. One of a version
-                // before ends so with its machine, too: who connects again is told that it does not run.
+                // before ends so with its machine, too: the answer to a new connection is that it does not run.
                 Ok(0) => return Next::End(relay::close(close_code::ERROR, "the stream was cut")),
                 Ok(count) => self.decoder.push(&self.buffer[..count]),
                 Err(error) => return Next::End(relay::broken(&error)),
