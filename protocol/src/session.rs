@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_machine_is_told_from_that_of_a_session() {
+    fn the_end_of_the_machine_is_another_one_than_that_of_a_session() {
         let mut sent = Vec::new();
         encode_end_of_machine(&mut sent).unwrap();
         let end = SessionEnd { reason: "the machine has ended".to_owned(), machine_ended: true };

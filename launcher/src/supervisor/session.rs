@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_the_machine_is_said_and_is_no_reason() {
+    async fn the_end_of_the_machine_is_sent_and_is_no_reason() {
         let screen = ScreenSession::default();
         let over = screen.begin(Session::Replace).unwrap();
         let (mut client, ours) = UnixStream::pair().unwrap();

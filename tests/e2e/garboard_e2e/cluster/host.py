@@ -34,8 +34,8 @@ SETTINGS = (
     "/proc/sys/kernel/keys/root_maxkeys",
     "/proc/sys/net/ipv4/ip_forward",
 )
-# What machines on this host have, which other tests start and stop meanwhile: mounts below a directory of theirs, links,
-# rules.
+# What machines on this host have, which other tests start and stop meanwhile: mounts below a directory of theirs,
+# links, rules.
 OF_MACHINES = re.compile(rf"{re.escape(tempfile.gettempdir())}/{PREFIX}|(.* dev )?gb[0-9a-f]{{13}}\b")
 TABLE_OF_A_MACHINE = re.compile(r"^table inet garboard_[^{]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 # What pods run, by the name in their own root.
