@@ -23,11 +23,10 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::super::leaving::Replica;
 use super::instance::{BASE, NODE, running};
-use super::{Peer, api, played, vm};
+use super::played::{self, until};
+use super::{Peer, api, vm};
 use crate::shutdown::Stage;
-
-/// For what has to come.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::webhook::testing::PATIENCE;
 
 /// A machine with a console that prints `login: `, and then what is typed. One that floods prints for ever.
 #[derive(Clone, Default)]
@@ -84,15 +83,6 @@ impl Machine {
     async fn until_open(&self, sessions: usize) {
         until(|| self.open.load(Ordering::SeqCst) == sessions).await;
     }
-}
-
-async fn until(holds: impl Fn() -> bool) {
-    let waiting = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
 }
 
 /// How the connection between agent and controller fails.
