@@ -48,7 +48,7 @@ const SILENT: &str = "nothing came from this client for 60 s";
 /// What a client reads whose replica ends, with [`close_code::RESTART`].
 const REPLACED: &str = "this controller ends; connect again, and another one answers";
 /// How long the other side may take to end when one side has.
-const LINGER: Duration = Duration::from_secs(5);
+pub(super) const LINGER: Duration = Duration::from_secs(5);
 /// The longest reason of a close frame, bytes: the whole frame has 125, and two are the code (RFC 6455, 5.5).
 const LONGEST_REASON: usize = 123;
 
