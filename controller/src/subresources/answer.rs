@@ -153,9 +153,7 @@ async fn apply(
 ) -> Result<(), Refusal> {
     if let Some((part, patch)) = &change.patch {
         let machines: Api<VirtualMachine> = Api::namespaced(serving.context.client.clone(), call.namespace);
-        let patch = serde_json::from_value(patch.clone()).map_err(|error| Refusal::Internal(error.to_string()))?;
-        let patch: Patch<VirtualMachine> = Patch::Json(patch);
-        let params = PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let (patch, params) = (json_patch(patch.clone())?, patch_params(dry_run));
         let patched = match part {
             Part::Spec => machines.patch(call.name, &params, &patch).await,
             Part::Status => machines.patch_status(call.name, &params, &patch).await,
@@ -183,10 +181,7 @@ async fn apply(
 /// that is gone there is nothing to hurry.
 async fn shorten(serving: &Serving, call: &Call<'_>, dry_run: bool, patch: &Value) -> Result<(), Refusal> {
     let instances: Api<VirtualMachineInstance> = Api::namespaced(serving.context.client.clone(), call.namespace);
-    let patch = serde_json::from_value(patch.clone()).map_err(|error| Refusal::Internal(error.to_string()))?;
-    let patch: Patch<VirtualMachineInstance> = Patch::Json(patch);
-    let params = PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    match instances.patch(call.name, &params, &patch).await {
+    match instances.patch(call.name, &patch_params(dry_run), &json_patch(patch.clone())?).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         // A controller of an earlier version may answer the webhook. The pod is ended at the shorter time all the same.
@@ -196,6 +191,16 @@ async fn shorten(serving: &Serving, call: &Call<'_>, dry_run: bool, patch: &Valu
         }
         Err(error) => Err(conflict(error)),
     }
+}
+
+/// A decided JSON patch, as the API server is sent it.
+pub(super) fn json_patch(patch: Value) -> Result<Patch<()>, Refusal> {
+    serde_json::from_value(patch).map(Patch::Json).map_err(|error| Refusal::Internal(error.to_string()))
+}
+
+/// The parameters of a patch: it is the controller's, and a dry run stores nothing.
+pub(super) fn patch_params(dry_run: bool) -> PatchParams {
+    PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
 pub(super) fn internal(error: kube::Error) -> Refusal {

@@ -64,7 +64,7 @@ pub(super) async fn open(serving: &Serving, call: &Call<'_>, user: &str, mut hea
     let target = forward::target(&call.parameters)?;
     let vmi = instance_of_call(serving, call).await?;
     forward::may_forward(&vmi)?;
-    let socket = relay::websocket(&mut head).await?;
+    let socket = relay::websocket(&mut head, &serving.replica).await?;
     let turn = serving.streams.take(user, call.namespace).ok_or(Refusal::TooManyStreams)?;
     let addresses = forward::addresses(&vmi, &launcher_pod(serving, call, &vmi).await?)?;
     let addresses: Vec<SocketAddr> =

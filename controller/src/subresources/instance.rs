@@ -21,7 +21,7 @@ use crate::nodes::change::NumberedChange;
 use crate::nodes::control::{ControlError, Requester, place_of};
 use crate::vmi::history::Place;
 
-/// The longest reason of a launcher or an agent that a client gets, characters.
+/// The longest reason of a launcher, an agent or the API server that a client gets, characters.
 pub(super) const LONGEST_REASON: usize = 400;
 
 /// What is asked, and what is true when it is done.

@@ -17,13 +17,15 @@ use garboard_subresources::refusal::Refusal;
 
 use super::refused;
 use super::shares::Most;
+use crate::nodes::change;
 use crate::webhook::bounds::{Exceeded, Limits};
 use crate::webhook::listener::Places;
 
 /// How long a request waits for its turns, all of them together.
 pub(super) const TURN_WITHIN: Duration = Duration::from_secs(5);
-/// How long one waits for its instance: a change of it, which takes 22 s at most, is still answered.
+/// How long one waits for its instance: a change of it is still answered.
 pub(super) const INSTANCE_WITHIN: Duration = Duration::from_secs(2);
+const _: () = assert!(INSTANCE_WITHIN.as_secs() + change::WITHIN.as_secs() < LIMITS.judging.as_secs());
 /// From the head of a request to its answer, with all that it waits for.
 pub(crate) const ANSWERED_WITHIN: Duration = Duration::from_secs(27);
 

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::any;
-use axum::{Extension, Router};
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use axum_server::{Handle, Server};
 use futures::StreamExt;
@@ -56,6 +56,8 @@ pub(super) struct Serving {
     pub(super) health: Health,
     /// The node agents that are connected.
     pub(super) nodes: Nodes,
+    /// What streams know of this process.
+    pub(super) replica: Replica,
     /// Where an address of a guest is dialled: there. Tests have no network of pods.
     pub(super) dialled: fn(SocketAddr) -> SocketAddr,
 }
@@ -67,6 +69,7 @@ impl Serving {
         header: watch::Receiver<Arc<RequestHeader>>,
         nodes: Nodes,
         streams: Most,
+        replica: Replica,
     ) -> Self {
         Self {
             health: Health::new(context.client.clone(), context.settings.clone()),
@@ -76,6 +79,7 @@ impl Serving {
             asks: Turns::new(ASKS_OF_AN_INSTANCE, WAITING_OF_AN_INSTANCE),
             streams: Streams::new(streams),
             nodes,
+            replica,
             dialled: std::convert::identity,
         }
     }
@@ -125,9 +129,9 @@ pub async fn run(
         return Err(std::io::Error::other("the first certificate cannot be used"));
     };
     let reloading = RustlsConfig::from_config(config);
-    let serving = Serving::new(context, header, nodes, STREAMS);
     let replica = Replica::new(stages.clone());
-    let routes = stages.closing(routes(serving)).layer(Extension(replica.clone()));
+    let serving = Serving::new(context, header, nodes, STREAMS, replica.clone());
+    let routes = stages.closing(routes(serving));
     let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(PLACES.handshake);
     let acceptor = PeerAcceptor(tls.acceptor(Listener::new(PLACES)));
     let handle = Handle::new();

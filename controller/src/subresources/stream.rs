@@ -50,7 +50,7 @@ pub(super) async fn open(
         Which::Vnc => ControlRequest::Vnc { session },
         Which::UsbRedir => ControlRequest::UsbRedir,
     };
-    let socket = relay::websocket(&mut head).await?;
+    let socket = relay::websocket(&mut head, &serving.replica).await?;
     let place = place(&vmi)?;
     let turn = serving.streams.take_on(&place.node, &by.user, call.namespace).ok_or(Refusal::TooManyStreams)?;
     let asking = serving.turn_to_ask(&place.pod_uid).await?;

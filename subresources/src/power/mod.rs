@@ -47,6 +47,8 @@ const MANUAL_RECOVERY: &str = "ManualRecoveryRequired";
 /// A condition of another controller: volumes are being copied to other claims. A restart would leave them half copied.
 const VOLUMES_CHANGE: &str = "VolumesChange";
 const RECOVERY: &str = "VM recovery required: a volume migration failed, and its volumes have to be put right by hand";
+/// It begins as KubeVirt's does, which is that of a migration that has failed.
+const RECOVERY_LATER: &str = "VM recovery required if it is restarted now: its volumes are being copied to other claims, and would be half there; restart it when they are";
 
 impl Machine<'_> {
     fn strategy(&self) -> Result<RunStrategy, Refusal> {
@@ -141,7 +143,7 @@ pub fn restart(machine: &Machine<'_>, options: &RestartOptions) -> Result<Change
         Some(_) => return Err(bad("gracePeriod has to be greater or equal to 0")),
     };
     if machine.is_true(VOLUMES_CHANGE) {
-        return Err(Refusal::Conflict(RECOVERY.to_owned()));
+        return Err(Refusal::Conflict(RECOVERY_LATER.to_owned()));
     }
     let strategy = machine.strategy()?;
     if matches!(strategy, RunStrategy::Halted | RunStrategy::Once) {

@@ -196,9 +196,11 @@ fn a_machine_whose_volumes_need_hands_is_not_started_and_one_whose_volumes_move_
     let starts = |vm: &VirtualMachine| outcome_of(start(&Machine { vm, vmi: None }, &StartOptions::default()));
     let restarts =
         |vm: &VirtualMachine| outcome_of(restart(&Machine { vm, vmi: running.as_ref() }, &RestartOptions::default()));
-    let refused = "409: a volume migration failed, and its volumes have to be put right by hand";
-    assert_eq!(starts(&with("ManualRecoveryRequired", "True")), refused);
-    assert_eq!(restarts(&with("VolumesChange", "True")), refused);
+    let failed = "409: a volume migration failed, and its volumes have to be put right by hand";
+    assert_eq!(starts(&with("ManualRecoveryRequired", "True")), failed);
+    let goes_on =
+        "409: its volumes are being copied to other claims, and would be half there; restart it when they are";
+    assert_eq!(restarts(&with("VolumesChange", "True")), goes_on);
     assert_eq!(restarts(&with("VolumesChange", "False")), "Stop,Start");
     assert_eq!(starts(&with("VolumesChange", "True")), "Start");
 }

@@ -12,6 +12,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+use super::leaving::Replica;
 use super::limits::STREAMS;
 use super::peer::Peer;
 use super::server::{Serving, routes};
@@ -27,6 +28,7 @@ mod played;
 mod tenants;
 use crate::context::Context;
 use crate::settings::{Defaults, Settings};
+use crate::shutdown::{Stage, stages};
 
 const START: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachines/vm/start";
 
@@ -39,6 +41,9 @@ struct Api {
     requests: Requests,
     /// The nodes whose agents are connected.
     nodes: Nodes,
+    /// Sets the stage of the process.
+    stage: tokio::sync::watch::Sender<Stage>,
+    replica: Replica,
     /// The launcher pod, if it is there.
     pod: Arc<Mutex<Option<Value>>>,
     /// How many of the next patches meet an object that was changed meanwhile.
@@ -115,10 +120,12 @@ fn api_with(allowed: bool, vm: Value, vmi: Option<Value>, streams: Most) -> Api 
     let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "0.1.0");
     let (_keeps, header) = tokio::sync::watch::channel(Arc::new(header()));
     let nodes = Nodes::default();
-    let mut serving = Serving::new(context.clone(), header, nodes.clone(), streams);
+    let (stage, stages) = stages();
+    let replica = Replica::new(stages);
+    let mut serving = Serving::new(context.clone(), header, nodes.clone(), streams, replica.clone());
     serving.dialled = to_loopback;
     let requests = serving.requests.clone();
-    Api { routes: routes(serving), context, asked, requests, nodes, pod, overtaken }
+    Api { routes: routes(serving), context, asked, requests, nodes, stage, replica, pod, overtaken }
 }
 
 /// A token is the name of its node.
