@@ -1,10 +1,10 @@
 //! The serial console: many viewers, one writer, scroll-back.
 //!
-//! One task holds the connection to QEMU's serial port and a ring of the last bytes. A viewer gets the ring
-//! and from then on every byte, in order, without loss or repetition; one that cannot keep up gets a notice
-//! and is disconnected, because a slow terminal must not slow the guest down. One of the viewers may be the session of the
-//! subresource API ([`super::session`]): the next session disconnects it. A session that reads slowly does hold the guest back, as
-//! in KubeVirt, unless it takes nothing for a while. Who comes again and names the place where it was
+//! One task holds the connection to QEMU's serial port and a ring of the last bytes. A viewer gets the end of the ring
+//! and from then on every byte, in order, without loss or repetition; one that cannot keep up is disconnected, with a reason if
+//! it reads parts ([`garboard_protocol::session`]), because a slow terminal must not slow the guest down. One of the viewers may be
+//! the session of the subresource API ([`super::session`]): the next session disconnects it. A session that reads slowly does hold
+//! the guest back, as in KubeVirt, unless it takes nothing for a while. Who comes again and names the place where it was
 //! ([`garboard_protocol::position`]) gets what follows it, as far as the ring goes back.
 
 use std::collections::VecDeque;
@@ -358,7 +358,7 @@ mod tests {
         assert!(attach_as(&console, ConsoleAccess::TakeOver, Session::Only).await.is_ok(), "there is none any more");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_output_of_a_guest_that_does_not_read_its_input_arrives() {
         let (mut guest, console, _directory) = start();
         let mut viewer = attach(&console, ConsoleAccess::Write).await.unwrap();

@@ -9,6 +9,7 @@ use garboard_protocol::control::Session;
 use garboard_protocol::session;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 
 /// What the client of a session reads that was replaced.
@@ -98,8 +99,8 @@ pub(super) async fn relay_screen(
     qemu: UnixStream,
     over: watch::Receiver<Reason>,
 ) -> io::Result<()> {
-    let (mut from_client, mut to_client) = client.into_split();
-    let (mut from_qemu, mut to_qemu) = qemu.into_split();
+    let (from_client, mut to_client) = client.into_split();
+    let (mut from_qemu, to_qemu) = qemu.into_split();
     let late = over.clone();
     let down = async move {
         let (mut bytes, mut over) = (vec![0; SCREEN_BYTES], over);
@@ -117,8 +118,23 @@ pub(super) async fn relay_screen(
     };
     tokio::select! {
         ended = down => ended,
-        ended = tokio::io::copy(&mut from_client, &mut to_qemu) => ended.map(drop),
+        ended = to_screen(from_client, to_qemu) => ended,
         () = overdue(late) => Ok(()),
+    }
+}
+
+/// Copies what a client sends, until it leaves.
+async fn to_screen(mut client: OwnedReadHalf, mut qemu: OwnedWriteHalf) -> io::Result<()> {
+    let mut bytes = vec![0; SCREEN_BYTES];
+    loop {
+        let count = client.read(&mut bytes).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        if qemu.write_all(&bytes[..count]).await.is_err() {
+            // QEMU has ended. The client reads that after what came before.
+            return std::future::pending().await;
+        }
     }
 }
 
@@ -196,6 +212,24 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_millis(300), flood).await.is_err(), "the client reads nothing");
         let _next = screen.begin(Session::Replace).unwrap();
         tokio::time::timeout(PATIENCE, relay).await.expect("it ends").unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_late_and_goes_on_typing_reads_that_the_machine_has_ended() {
+        let screen = ScreenSession::default();
+        let over = screen.begin(Session::Replace).unwrap();
+        let (mut client, ours) = UnixStream::pair().unwrap();
+        let (mut qemu, theirs) = UnixStream::pair().unwrap();
+        let relay = tokio::spawn(relay_screen(ours, theirs, over));
+        let flood = async { while qemu.write_all(&[0; 4096]).await.is_ok() {} };
+        assert!(tokio::time::timeout(Duration::from_secs(1), flood).await.is_err(), "the client reads nothing");
+        drop(qemu);
+        client.write_all(b"key").await.unwrap();
+        // The relay has taken it, and QEMU does not.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let all = parts(&mut client).await;
+        assert!(matches!(all.last(), Some(Part::End(end)) if end.machine_ended), "no end after {} parts", all.len());
+        relay.await.unwrap().unwrap();
     }
 
     #[tokio::test]
