@@ -395,3 +395,18 @@ def test_a_read_that_got_no_answer_is_asked_again(browser: Browser, served: Serv
         page.goto(served.address)
         page.get_by_role("link", name="hello", exact=True).wait_for()
     assert failures < 0
+
+
+def test_a_change_that_got_no_answer_is_not_asked_again(page: Page, api: PlayedApi) -> None:
+    """It may have been done."""
+    asked = list[str]()
+
+    def fails(route: Route) -> None:
+        asked.append(route.request.method)
+        route.abort("internetdisconnected")
+
+    page.route("**/virtualmachines/halted/start", fails)
+    machine(page, "halted")
+    action(page, "Start").click()
+    expect(page.get_by_role("alert")).to_contain_text("the dashboard does not answer")
+    assert asked == ["PUT"] and api.changes() == []

@@ -1,11 +1,12 @@
 """The page as a cluster serves it: its users sign in with a token, which their tab keeps."""
 
 import base64
+import re
 import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from garboard_e2e.dashboard import browser as chromium
 from garboard_e2e.dashboard.in_cluster import InCluster, token_until
@@ -100,6 +101,27 @@ def test_who_signs_out_leaves_nothing_behind(page: Page, api: PlayedApi) -> None
     page.reload()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     expect(page.get_by_role("button", name="Sign out")).to_be_hidden()
+
+
+def test_a_read_that_got_no_answer_is_given_up_with_its_user(page: Page) -> None:
+    asked = list[str]()
+
+    def fails(route: Route) -> None:
+        asked.append(route.request.url)
+        route.abort("internetdisconnected")
+
+    events = re.compile(r"/events\?")
+    page.route(events, fails)
+    sign_in(page)
+    with page.expect_request(events):
+        page.get_by_role("link", name="hello", exact=True).click()
+    expect(page.get_by_role("heading", name="hello", level=1)).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_focused()
+    before = len(asked)
+    # Longer than the page waits before it asks for the last time.
+    page.wait_for_timeout(5_000)
+    assert 0 < before == len(asked)
 
 
 def watched_again(api: PlayedApi) -> list[Collection]:
