@@ -208,6 +208,22 @@ def test_another_user_in_the_same_tab_sees_nothing_of_the_one_before(page: Page,
     expect(page.get_by_role("link", name="hello", exact=True)).to_have_count(0)
 
 
+def test_where_one_user_looked_the_next_one_need_not_look(page: Page, api: PlayedApi) -> None:
+    api.tokens["of-bob"], api.forbidden_everywhere = "bob", True
+    sign_in(page)
+    expect(page.locator("#scope-reason")).to_contain_text("at the cluster scope")
+    expect(page.get_by_text("There are no machines here.")).to_be_visible()
+    # A token that ends, and not a user who signs out.
+    del api.tokens[TOKEN]
+    page.reload()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    api.forbidden_everywhere = False
+    sign_in(page, "of-bob")
+    expect(page.get_by_role("link", name="hello", exact=True)).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("link", name="hello", exact=True)).to_be_visible()
+
+
 def test_one_signs_in_by_keyboard_alone(page: Page) -> None:
     page.keyboard.type(TOKEN)
     page.keyboard.press("Enter")
