@@ -42,7 +42,7 @@ pub mod yaml;
 pub use args::{Plugin, PluginArgs};
 #[cfg(unix)]
 pub use dashboard::page;
-pub use failure::Failure;
+pub use failure::{Failure, bounded};
 pub use find::nearest;
 pub use look::{Look, Question};
 pub use operate::args::ClusterCommandArgs;
