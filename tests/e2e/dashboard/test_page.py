@@ -3,9 +3,10 @@
 import copy
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from garboard_e2e.dashboard import browser as chromium
+from garboard_e2e.dashboard.pages import action, show
 from garboard_e2e.dashboard.played_api import GREETING, PlayedApi, status
 from garboard_e2e.dashboard.served import Served
 from garboard_e2e.patience import wait_until
@@ -18,16 +19,12 @@ def patience() -> None:
     expect.set_options(timeout=60_000)
 
 
-def action(page: Page, name: str) -> Locator:
-    return page.locator("#actions").get_by_role("button", name=name, exact=True)
-
-
 def names(page: Page) -> list[str]:
     return page.locator("#machines tbody th").all_inner_texts()
 
 
 def machine(page: Page, name: str) -> None:
-    page.get_by_role("link", name=name, exact=True).click()
+    show(page, name)
     expect(page.get_by_role("heading", name=name, level=1)).to_be_focused()
 
 

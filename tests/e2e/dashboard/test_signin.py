@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from garboard_e2e.dashboard import browser as chromium
 from garboard_e2e.dashboard.in_cluster import InCluster, token_until
+from garboard_e2e.dashboard.pages import act, await_screen, show
 from garboard_e2e.dashboard.played_api import Collection, PlayedApi, status
 from garboard_e2e.patience import wait_until
 
@@ -90,7 +91,7 @@ def test_a_wrong_token_is_refused_where_it_is_typed(page: Page, token: str) -> N
 
 def test_who_signs_out_leaves_nothing_behind(page: Page, api: PlayedApi) -> None:
     sign_in(page)
-    page.get_by_role("link", name="hello", exact=True).click()
+    show(page, "hello")
     expect(page.locator(".card")).to_be_visible()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Token")).to_be_focused()
@@ -114,7 +115,7 @@ def test_a_read_that_got_no_answer_is_given_up_with_its_user(page: Page) -> None
     page.route(events, fails)
     sign_in(page)
     with page.expect_request(events):
-        page.get_by_role("link", name="hello", exact=True).click()
+        show(page, "hello")
     expect(page.get_by_role("heading", name="hello", level=1)).to_be_visible()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Token")).to_be_focused()
@@ -135,7 +136,7 @@ def test_why_judges_by_what_the_user_may_see(page: Page, api: PlayedApi) -> None
     refused = status(403, "Forbidden", 'nodes is forbidden: User "ada" cannot list resource "nodes"')
     api.refusals["GET /api/v1/nodes"] = refused
     sign_in(page)
-    page.get_by_role("link", name="large", exact=True).click()
+    show(page, "large")
     card = page.locator(".card")
     expect(card).to_contain_text("Wrong")
     expect(card).to_contain_text("nodes: you may not see them")
@@ -148,24 +149,23 @@ def test_what_the_api_refuses_is_shown_as_it_says_it(page: Page, api: PlayedApi)
     message = 'virtualmachines.subresources.kubevirt.io "halted" is forbidden: User "ada" cannot update resource'
     api.refusals[f"PUT {SUBRESOURCES}/virtualmachines/halted/start"] = status(403, "Forbidden", message)
     sign_in(page)
-    page.get_by_role("link", name="halted", exact=True).click()
-    page.locator("#actions").get_by_role("button", name="Start", exact=True).click()
+    show(page, "halted")
+    act(page, "Start")
     expect(page.get_by_role("alert").filter(has_text="halted")).to_contain_text(f"{message} (Forbidden, 403)")
 
 
 def test_console_and_screen_are_streams_of_the_token(page: Page, api: PlayedApi) -> None:
     sign_in(page)
-    page.get_by_role("link", name="hello", exact=True).click()
-    page.locator("#actions").get_by_role("button", name="Console", exact=True).click()
+    show(page, "hello")
+    act(page, "Console")
     rows = page.locator(".xterm-rows")
     expect(rows).to_contain_text("hello login:")
     page.keyboard.type("root\r")
     expect(rows).to_contain_text("hello login: root")
     page.keyboard.press("Control+]")
     page.keyboard.press("Enter")
-    page.locator("#actions").get_by_role("button", name="Screen", exact=True).click()
-    width = "() => document.querySelector('#session canvas')?.width ?? 0"
-    wait_until("a screen", lambda: page.evaluate(width) > 300)
+    act(page, "Screen")
+    await_screen(page)
     streams = api.sent("/hello/console") + api.sent("/hello/vnc")
     assert len(streams) == 2
     for sent in streams:
@@ -178,9 +178,9 @@ def test_a_token_that_ends_ends_its_console_and_another_one_goes_on_from_there(p
     short = token_until(end)
     api.tokens[short] = "ada"
     sign_in(page, short)
-    page.get_by_role("link", name="hello", exact=True).click()
+    show(page, "hello")
     expect(page.locator(".card")).to_be_visible()
-    page.locator("#actions").get_by_role("button", name="Console", exact=True).click()
+    act(page, "Console")
     expect(page.locator(".xterm-rows")).to_contain_text("hello login:")
     assert time.time() < end, "the console came too late for this test"
     del api.tokens[short]
