@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use garboard_kubectl::{Failure, Look, Question};
+use garboard_kubectl::{Failure, Look, Question, bounded};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -23,8 +23,6 @@ const LONGEST_ANSWER: usize = 8 << 20;
 /// The most that all answers of a diagnosis have together, MiB: a machine's author may name many objects, each as large as objects can be,
 /// and the pod has memory for two diagnoses.
 const MOST_TOGETHER: usize = 24;
-/// Of what the API server refuses with, so many characters are shown.
-const LONGEST_TEXT: usize = 600;
 /// The namespace of a user that is no service account.
 const USUAL_NAMESPACE: &str = "default";
 
@@ -62,8 +60,7 @@ fn namespace_of(user: Option<&str>) -> &str {
 
 /// The message of a `Status`, bounded. Pure.
 fn text_of(status: &Value) -> String {
-    let text = status["message"].as_str().unwrap_or("without a message");
-    text.chars().filter(|one| !one.is_control()).take(LONGEST_TEXT).collect()
+    bounded(status["message"].as_str().unwrap_or("without a message"))
 }
 
 /// A cluster as the user of a token sees it. It is for threads of their own: each question waits for its answer.
@@ -152,23 +149,10 @@ fn failure(code: StatusCode, status: &Value) -> Failure {
 
 /// A failure of the question for the machine itself, as the page gets it. Pure.
 pub(crate) fn refusal(failure: Failure) -> Refusal {
-    match failure {
-        Failure::Unauthorized(text) => Refusal::Unauthorized(text),
-        other @ (Failure::NoProgram { .. }
-        | Failure::Unreachable(_)
-        | Failure::Forbidden(_)
-        | Failure::NotInstalled(_)
-        | Failure::NotFound(_)
-        | Failure::NotRunning(_)
-        | Failure::Conflict(_)
-        | Failure::Lost(_)
-        | Failure::NotServed(_)
-        | Failure::NoController(_)
-        | Failure::Refused(_)
-        | Failure::Interrupted(_)
-        | Failure::NoAnswer(_)
-        | Failure::Other(_)) => Refusal::Diagnosis(other.to_string()),
+    if let Failure::Unauthorized(text) = failure {
+        return Refusal::Unauthorized(text);
     }
+    Refusal::Diagnosis(failure.to_string())
 }
 
 #[cfg(test)]

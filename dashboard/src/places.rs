@@ -1,5 +1,6 @@
 //! Places for connections, of which there are so many. Those whose token the API server has not taken yet are strangers, of whom there are
-//! fewer: who has no token keeps nobody out who is in.
+//! fewer: however many they are, the connections of who is in go on. A new connection is a stranger's until its first token was taken, also
+//! that of a user who has others: strangers that hold all their places keep it out.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

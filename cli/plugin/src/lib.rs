@@ -42,10 +42,10 @@ pub mod yaml;
 pub use args::{Plugin, PluginArgs};
 #[cfg(unix)]
 pub use dashboard::page;
-pub use failure::Failure;
+pub use failure::{Failure, bounded};
 pub use find::nearest;
 pub use look::{Look, Question};
-pub use operate::args::ClusterCommandArgs;
+pub use operate::args::{ClusterCommandArgs, host_name};
 pub use operate::run as cluster;
 pub use why::of_machine as diagnose;
 pub use why::{Diagnosis, DiagnosisVerdict, Evidence, Finding, Health, screen as diagnosis_screen, seen};

@@ -3,9 +3,10 @@
 import copy
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from garboard_e2e.dashboard import browser as chromium
+from garboard_e2e.dashboard.pages import action, show
 from garboard_e2e.dashboard.played_api import GREETING, PlayedApi, status
 from garboard_e2e.dashboard.served import Served
 from garboard_e2e.patience import wait_until
@@ -18,16 +19,12 @@ def patience() -> None:
     expect.set_options(timeout=60_000)
 
 
-def action(page: Page, name: str) -> Locator:
-    return page.locator("#actions").get_by_role("button", name=name, exact=True)
-
-
 def names(page: Page) -> list[str]:
     return page.locator("#machines tbody th").all_inner_texts()
 
 
 def machine(page: Page, name: str) -> None:
-    page.get_by_role("link", name=name, exact=True).click()
+    show(page, name)
     expect(page.get_by_role("heading", name=name, level=1)).to_be_focused()
 
 
@@ -395,3 +392,18 @@ def test_a_read_that_got_no_answer_is_asked_again(browser: Browser, served: Serv
         page.goto(served.address)
         page.get_by_role("link", name="hello", exact=True).wait_for()
     assert failures < 0
+
+
+def test_a_change_that_got_no_answer_is_not_asked_again(page: Page, api: PlayedApi) -> None:
+    """It may have been done."""
+    asked = list[str]()
+
+    def fails(route: Route) -> None:
+        asked.append(route.request.method)
+        route.abort("internetdisconnected")
+
+    page.route("**/virtualmachines/halted/start", fails)
+    machine(page, "halted")
+    action(page, "Start").click()
+    expect(page.get_by_role("alert")).to_contain_text("the dashboard does not answer")
+    assert asked == ["PUT"] and api.changes() == []

@@ -330,7 +330,11 @@ mod tests {
         let expected = DashboardOptions { hosts: vec!["b.example".into(), "c.example".into()], tls_secret: None };
         assert_eq!(chosen_dashboard(&other, Some(&present)), Some(expected.clone()));
         assert_eq!(chosen_dashboard(&other, None), Some(expected));
-        assert!(Line::try_parse_from(["install", "--dashboard-host=https://a.example"]).is_err());
+        let long = "a".repeat(254);
+        for wrong in ["", "https://a.example", "a.example:443", "a example", "a; script-src *", long.as_str()] {
+            let option = format!("--dashboard-host={wrong}");
+            assert!(Line::try_parse_from(["install", option.as_str()]).is_err(), "{wrong}");
+        }
     }
 
     #[test]
