@@ -131,6 +131,11 @@ def with_values(name: str, lines: list[str]) -> list[str]:
 
 def template(name: str, text: str) -> str:
     """The template of a file of deploy/base."""
+    return HEAD.format(name=name) + (optional(name, text) if name in OPTIONAL else content(name, text))
+
+
+def content(name: str, text: str) -> str:
+    """The file with the chart's values in it."""
     if "{{" in text:
         raise ValueError(f"deploy/base/{name} has {{{{, which Helm would read")
     made, is_of_settings = [], False
@@ -146,13 +151,13 @@ def template(name: str, text: str) -> str:
     if name == NAMESPACE_FILE:
         named = NAMESPACE_NAME.sub(lambda found: found[1] + NAMESPACE, body)
         body = f"{{{{- if .Values.namespace.create }}}}\n{named}{{{{- end }}}}\n"
-    return HEAD.format(name=name) + body
+    return body
 
 
 def optional(name: str, text: str) -> str:
-    """The template of a file that a value has installed."""
+    """The same of a file that a value has installed."""
     lines = []
-    for line in template(name, text).removeprefix(HEAD.format(name=name)).splitlines():
+    for line in content(name, text).splitlines():
         own = CERTIFICATE.match(line)
         lines.append(f'{own[1]}{{{{ {OWN_CERTIFICATE} | default "{own[2]}" }}}}' if own else line)
         if argument := LAST_ARGUMENT.match(line):
@@ -162,7 +167,7 @@ def optional(name: str, text: str) -> str:
     *documents, last = "\n".join(lines).split("\n---\n")
     ended = [f"{each}\n---\n" for each in documents]
     body = "".join(f"{condition}{each}{{{{- end }}}}\n" if SECRET.search(each) else each for each in ended) + last
-    return HEAD.format(name=name) + f"{{{{- if .Values.{OPTIONAL[name]} }}}}\n{body}\n{{{{- end }}}}\n"
+    return f"{{{{- if .Values.{OPTIONAL[name]} }}}}\n{body}\n{{{{- end }}}}\n"
 
 
 def values(skeleton: str, known: dict[str, list[str]]) -> str:
@@ -184,9 +189,6 @@ def files(base: dict[str, str], skeleton: str) -> dict[str, str]:
     known: dict[str, list[str]] = {}
     for name, text in base.items():
         known |= lifted(name, text)
-    made = {
-        f"templates/{name}": optional(name, text) if name in OPTIONAL else template(name, text)
-        for name, text in base.items()
-    }
+    made = {f"templates/{name}": template(name, text) for name, text in base.items()}
     note = "# Written by deploy/render from deploy/helm/values.in.yaml and deploy/base: change it there.\n"
     return made | {"values.yaml": note + values(skeleton, known)}

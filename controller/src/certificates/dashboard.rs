@@ -8,12 +8,11 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::PostParams;
 
 use super::decide::{Lifetime, beside};
-use super::keep::KeepError;
-use super::{CertifiedKey, Chain, field, make, pair};
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
+use super::keep::{KeepError, replace};
+use super::{CertifiedKey, Chain, field, make, names_of, pair};
+use crate::context::{Context, while_trying};
 
 /// The Secret, and the Service of the dashboard.
 pub(super) const SECRET: &str = "garboard-dashboard";
@@ -34,11 +33,11 @@ pub(super) async fn keep(
     let found = secrets.get_opt(SECRET).await.map_err(while_trying("get the Secret of the dashboard's certificate"))?;
     let Some(mut secret) = found.filter(is_ours) else { return Ok(None) };
     let decision = beside(chain, shown(&secret).as_ref(), life, now);
-    let by_name = |name: &String| chain.authorities.iter().find(|authority| &authority.subject == name);
-    if let Some(signer) = decision.signer.as_ref().and_then(by_name) {
+    if let Some(signer) = decision.signer.as_ref().and_then(|subject| chain.authority(subject)) {
         let made = make::serving(SECRET, signer, life.whole, &names(&context.namespace), now)?;
         secret.data = Some(data(made));
-        store(&secrets, &secret).await?;
+        replace(&secrets, SECRET, &secret).await?;
+        tracing::info!("the dashboard's certificate was renewed");
     }
     Ok(Some(decision.rest))
 }
@@ -61,21 +60,7 @@ fn data(made: CertifiedKey) -> BTreeMap<String, ByteString> {
 
 /// Those of its Service, and of a port that is forwarded to a browser's own computer.
 fn names(namespace: &str) -> Vec<String> {
-    let of_service = [format!("{SECRET}.{namespace}.svc"), format!("{SECRET}.{namespace}.svc.cluster.local")];
-    of_service.into_iter().chain(["localhost", "127.0.0.1", "::1"].map(str::to_owned)).collect()
-}
-
-async fn store(secrets: &Api<Secret>, secret: &Secret) -> Result<(), ReconcileError> {
-    // With the resource version of what was read: the first writer wins.
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    match secrets.replace(SECRET, &params, secret).await {
-        Ok(_) => {
-            tracing::info!("the dashboard's certificate was renewed");
-            Ok(())
-        }
-        Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),
-        Err(error) => Err(while_trying("store the dashboard's certificate")(error)),
-    }
+    names_of(SECRET, namespace).into_iter().chain(["localhost", "127.0.0.1", "::1"].map(str::to_owned)).collect()
 }
 
 #[cfg(test)]

@@ -110,9 +110,8 @@ pub struct Beside {
 /// Decides that, where `shown` is what there is.
 #[must_use]
 pub fn beside(chain: &Chain, shown: Option<&CertifiedKey>, life: Lifetime, now: Timestamp) -> Beside {
-    let alive =
-        |each: &CertifiedKey| each.to > now && chain.authorities.iter().any(|known| known.subject == each.issuer);
-    let rest = shown.filter(|shown| alive(shown)).map(|shown| until_due(shown, life, now)).unwrap_or_default();
+    let known = shown.filter(|shown| chain.authority(&shown.issuer).is_some());
+    let rest = known.map(|shown| until_due(shown, life, now)).unwrap_or_default();
     if rest.is_zero() {
         return Beside { signer: chain.serving.as_ref().map(|serving| serving.issuer.clone()), rest: PROPAGATION };
     }

@@ -27,8 +27,8 @@ pub(super) fn carry_out(
         after.authorities.insert(0, authority(lives.authority.whole, now)?);
     }
     let Some(signer) = &decision.serving else { return Ok(after) };
-    let by_name = |name: &String| after.authorities.iter().find(|authority| &authority.subject == name);
-    if let Some(signer) = signer.as_ref().and_then(by_name).or(after.authorities.first()) {
+    let known = signer.as_ref().and_then(|subject| after.authority(subject));
+    if let Some(signer) = known.or(after.authorities.first()) {
         after.serving = Some(serving("garboard-webhook", signer, lives.serving.whole, names, now)?);
     }
     Ok(after)

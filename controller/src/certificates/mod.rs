@@ -130,11 +130,21 @@ impl Chain {
         data.chain(self.paths.iter().flat_map(Paths::write)).collect()
     }
 
+    /// The authority of that subject.
+    fn authority(&self, subject: &str) -> Option<&CertifiedKey> {
+        self.authorities.iter().find(|authority| authority.subject == subject)
+    }
+
     /// What an API server is to trust: the certificates of all authorities, PEM.
     #[must_use]
     pub fn bundle(&self) -> String {
         self.authorities.iter().map(|pair| pair.certificate.as_str()).collect()
     }
+}
+
+/// The names by which a Service is asked in its cluster.
+fn names_of(service: &str, namespace: &str) -> [String; 2] {
+    [format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")]
 }
 
 /// A text of several PEM documents, cut into them.

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::decide::{Decision, Step, World};
 use super::{kept, record, status};
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, observed_versions, while_trying};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, is_refusal, made_by_us, observed_versions, while_trying};
 use crate::data_volumes;
 use crate::events::NewEvent;
 use crate::stores::{Cached, Instances, Machines};
@@ -73,8 +73,9 @@ fn failure_of(step: &Step, error: &ReconcileError) -> Failure {
         Step::Keep { .. } => (Reason::FailedUpdate, "keep the firmware's identity of the machine".to_owned()),
         Step::RemoveFinalizer { .. } => (Reason::FailedDelete, "remove the finalizer of the machine".to_owned()),
     };
-    let is_clone = matches!(step, Step::CreateDataVolume { object, .. } if data_volumes::copies_a_claim(object));
-    let event = if is_clone && error.lacks_rights() { Reason::UnauthorizedDataVolumeCreate } else { reason };
+    let may_not_read = matches!(step, Step::CreateDataVolume { .. })
+        && error.message().is_some_and(|message| data_volumes::may_not_read(&message));
+    let event = if may_not_read { Reason::UnauthorizedDataVolumeCreate } else { reason };
     Failure { reason, event, action }
 }
 
@@ -198,7 +199,7 @@ async fn keep(context: &Context, vm: &VirtualMachine, value: &str) -> Result<(),
     match unread::patch::<Machines>(&context.client, object, &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(()) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_invalid() || status.is_forbidden() => {
+        Err(kube::Error::Api(status)) if is_refusal(status.code) => {
             let note = format!("could not write {}: {}", kept::place(), status.message);
             context.record(&vm.object_ref(&()), NewEvent::warning(Reason::FailedUpdate, note));
             Ok(())
@@ -216,7 +217,7 @@ fn without_source(name: &str, source: &str) -> NewEvent {
 /// A refusal, where there is a claim that can be used without a DataVolume.
 fn or_as_it_is(made: Result<(), ReconcileError>, name: &str) -> Result<(), ReconcileError> {
     match made {
-        Err(error) if error.is_refused() => {
+        Err(error) if error.is_refused_for_good() => {
             tracing::info!(error = %ErrorChain(&error), name, "a claim is used as it is, without a DataVolume");
             Ok(())
         }

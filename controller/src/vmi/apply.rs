@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::decide::{Decision, Step, World};
 use super::{fields, leaving, out_of_memory, start, status};
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, observed_versions, while_trying};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, is_refusal, made_by_us, observed_versions, while_trying};
 use crate::events::{EventReason, NewEvent};
 use crate::reconcilers::Leader;
 use crate::stores::{Cached, Instances, Pods};
@@ -21,7 +21,9 @@ pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -
     let (context, vmi) = (&leader.context, &world.vmi);
     let object = NamespacedName::of(&vmi.metadata)?;
     record_end(leader, vmi, leaving::ended(vmi));
-    for step in &decision.steps {
+    let (of_pod, steps): (Vec<_>, Vec<_>) =
+        decision.steps.iter().partition(|step| matches!(step, Step::AnnotatePod { .. }));
+    for step in steps {
         if let Err(error) = take(leader, vmi, step, object).await {
             // What could not be done is written in the status, for an event is soon forgotten; and once as an event.
             if let (Some(failure), Some(message)) = (failure_of(step), error.message()) {
@@ -43,6 +45,10 @@ pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -
     });
     for event in reported.chain(out_of_memory::event(vmi, decision)) {
         context.record(&vmi.object_ref(&()), event);
+    }
+    // Last: no report waits for a pod that cannot be written.
+    for step in of_pod {
+        take(leader, vmi, step, object).await?;
     }
     Ok(())
 }
@@ -240,7 +246,7 @@ fn annotated(context: &Context, vmi: &VirtualMachineInstance, written: kube::Res
     match written {
         Ok(()) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_invalid() || status.is_forbidden() => {
+        Err(kube::Error::Api(status)) if is_refusal(status.code) => {
             let note = format!("could not change the annotations of the pod for a descheduler: {}", status.message);
             context.record(&vmi.object_ref(&()), NewEvent::warning(Reason::FailedUpdate, note));
             Ok(())

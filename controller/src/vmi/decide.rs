@@ -104,7 +104,7 @@ pub enum Step {
         /// The kubelet's message.
         why: String,
     },
-    /// Change the annotations of the pod that a descheduler reads.
+    /// Change the annotations of the pod that a descheduler reads, once the status is written.
     AnnotatePod {
         /// Its name.
         name: String,
