@@ -12,7 +12,8 @@ from garboard_e2e.cluster.faults import cut_off, fault, without
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NODE_1, NODE_2, Object
 from garboard_e2e.cluster.storm import ROCK, WAVE, Storm
-from garboard_e2e.cluster.streams import ABNORMAL, End, Streams
+from garboard_e2e.cluster.stream import ABNORMAL
+from garboard_e2e.cluster.streams import End, Streams
 from garboard_e2e.names import SUPERVISOR
 
 # Codes of close frames (RFC 6455, 7.4.1, and its registry).
