@@ -7,14 +7,10 @@ from types import TracebackType
 from typing import Self
 
 from ..patience import PATIENCE, wait_until
+from ..processes import free_port
 from .program import Cluster
 
 PAUSE = 0.2
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class Forwarded:
