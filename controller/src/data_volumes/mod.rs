@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_what_may_not_be_read_is_refused_in_the_importers_words() {
+    fn a_copy_of_what_may_not_be_read_is_refused_in_the_importers_text() {
         let webhook = "admission webhook \"datavolume-mutate.cdi.kubevirt.io\" denied the request: User \
                        system:serviceaccount:garboard:garboard-datavolumes has insufficient permissions in clone source namespace images";
         let quota = "datavolumes.cdi.kubevirt.io \"root\" is forbidden: exceeded quota: volumes";

@@ -183,7 +183,7 @@ mod tests {
             match parts.next().await {
                 Next::Bytes(_) => {}
                 Next::End(frame) => return (frame.code, frame.reason.as_str().to_owned()),
-                Next::Text(text) => panic!("nobody asked for {text}"),
+                Next::Text(text) => panic!("a text without a position in the request: {text}"),
             }
         }
     }

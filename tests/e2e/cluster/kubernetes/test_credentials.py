@@ -75,7 +75,7 @@ def test_a_user_that_the_guest_lacks_is_in_the_condition(kube: Kube, credentiale
 
 
 @pytest.mark.long  # The kubelet takes a minute or more to bring what a Secret has now.
-def test_a_kubelet_that_nobody_hurries_brings_a_change_too(kube: Kube, credentialed: str) -> None:
+def test_a_kubelet_brings_a_change_by_itself_too(kube: Kube, credentialed: str) -> None:
     kube.apply(secret("agent-passwords", root=PASSWORDS[2]))
     kube.prints(credentialed, printed_password("root", PASSWORDS[2]), seconds=PATIENCE + KUBELET)
 
