@@ -36,7 +36,10 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
         Some(Object::VirtualMachineInstance(_)) if request.operation == Operation::Create => {
             instance(&written, context, request, now)
         }
-        Some(Object::VirtualMachineInstance(_) | Object::KubeVirt(_)) | None => Ok(None),
+        Some(
+            Object::VirtualMachineInstance(_) | Object::KubeVirt(_) | Object::Instancetype(_) | Object::Preference(_),
+        )
+        | None => Ok(None),
     };
     match changes.map(|changes| changes.map(|changes| json_patch::diff(&written, &changed(&written, &changes)))) {
         Ok(None) => response,
