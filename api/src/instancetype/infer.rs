@@ -88,7 +88,7 @@ fn wrong(message: String) -> Next {
 
 /// The matcher of a machine that is still to be inferred. One that is wrong the rules refuse.
 #[must_use]
-pub fn is_due<'a>(vm: &'a VirtualMachine, role: Role) -> Option<Matcher<'a>> {
+pub fn is_due(vm: &VirtualMachine, role: Role) -> Option<Matcher<'_>> {
     let matcher = Matcher::of(vm, role)?;
     let is_right = matcher.name.is_empty() && matcher.kind.is_empty();
     Some(matcher).filter(|matcher| is_right && !matcher.infer_from_volume.is_empty())

@@ -9,7 +9,7 @@ use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{Api, Client};
 
 use super::decide::{self, World};
-use super::{revision, status};
+use super::{revision, sizes, status};
 use crate::context::ReconcileError;
 use crate::data_volumes::{self, ProgressByName, observe};
 use crate::reconcilers::{Leader, Waiter};
@@ -24,6 +24,8 @@ pub(super) async fn observe(
     let is_begun = vmi.is_some() || vm.metadata.deletion_timestamp.is_some();
     let data_volumes = if is_begun { ProgressByName::new() } else { data_volumes(leader, vm).await? };
     let absent_sources = observe::absent_sources(leader, vm, &data_volumes).await;
+    let config = leader.context.settings.borrow().config.clone();
+    let sizes = sizes::observe(&leader.context.client, vm, vmi.as_ref(), &config).await?;
     let mut world = World {
         vm: vm.clone(),
         vmi,
@@ -32,7 +34,8 @@ pub(super) async fn observe(
         absent_sources,
         now: jiff::Timestamp::now(),
         chance: uuid::Uuid::new_v4().as_u64_pair().0,
-        config: leader.context.settings.borrow().config.clone(),
+        config,
+        sizes,
     };
     world.started_from = started_from(&leader.context.client, &world).await;
     Ok(world)

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::decide::{Decision, Step, World, decide};
+use super::sizes::Sizes;
 use super::status::{because, failed_import, is_known};
 use crate::data_volumes::{DataVolumeProgress, ProgressByName};
 use crate::events::EventReason;
@@ -43,6 +44,7 @@ fn world(strategy: &str) -> World {
         now: Timestamp::UNIX_EPOCH,
         chance: 0,
         config: ClusterConfig::offline().into(),
+        sizes: Sizes::default(),
     }
 }
 
@@ -72,6 +74,9 @@ fn steps(decision: &Decision) -> Vec<&'static str> {
             Step::Annotate { .. } => "annotate",
             Step::Unhalt => "unhalt",
             Step::Keep { .. } => "keep",
+            Step::KeepCopy { .. } => "copy",
+            Step::DropCopy { .. } => "drop",
+            Step::Expand { .. } => "expand",
             Step::RemoveFinalizer { .. } => "release",
         })
     };
