@@ -4,6 +4,6 @@
 mod find;
 mod infer;
 
-pub use find::{Found, KeptCopy};
 pub(crate) use find::find;
+pub use find::{Found, KeptCopy};
 pub(crate) use infer::infer;

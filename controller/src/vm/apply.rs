@@ -158,8 +158,7 @@ async fn take(
         }
         Step::Keep { value } => keep(context, vm, value).await?,
         Step::KeepCopy { object } => sizes::apply::keep(context, object).await?,
-        // After the status, which names it still.
-        Step::DropCopy { .. } => {}
+        Step::DropCopy { .. } => {} // After the status, which names it still.
         Step::Expand { spec } => sizes::apply::expand(context, vm, spec).await?,
         Step::RemoveFinalizer { rest } => {
             let machines: Api<Cached<Machines>> = Api::namespaced(context.client.clone(), namespace);

@@ -23,17 +23,13 @@ use garboard_api::v1::{
 };
 use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachine, VirtualMachineInstance, default_vmi, vmi_of};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::DynamicObject;
-use serde_json::Value;
 
 use super::kept::{self, Keeping};
 use super::sizes::{self, Sizes};
 pub use super::step::Step;
 use super::{revision, status};
 use crate::data_volumes::{self, DataVolumeProgress, ProgressByName};
-use crate::descheduler::{self, Changes};
+use crate::descheduler;
 use crate::time::stamp;
 
 /// How often a DataVolume is looked at that waiting does not help, while its machine is not to run.

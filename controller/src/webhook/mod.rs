@@ -87,3 +87,5 @@ impl AdmissionContext<'_> {
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_sizes;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{AdmissionContext, Request, Sizes, mutate, validate};
 use crate::stores::ObjectKey;
 
-fn machine() -> Value {
+pub(super) fn machine() -> Value {
     json!({
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm", "namespace": "ns"},
         "spec": {"runStrategy": "Always", "template": {"spec": {"domain": {
@@ -46,7 +46,7 @@ fn ask(
     ask_sized(judge, asked, &Sizes::default())
 }
 
-fn ask_sized(
+pub(super) fn ask_sized(
     judge: impl Fn(&Request, &AdmissionContext<'_>) -> AdmissionResponse,
     (user, object, old): (&str, &Value, Option<&Value>),
     sizes: &Sizes,

@@ -106,7 +106,8 @@ fn are_needed(vm: &VirtualMachine, vmi: Option<&VirtualMachineInstance>) -> bool
     if !names_any(vm) || vm.metadata.deletion_timestamp.is_some() {
         return false;
     }
-    let is_copied = |matcher: Matcher<'_>| matcher.revision(vm).is_some() && matcher.revision(vm) == recorded(vm, matcher.role);
+    let is_copied =
+        |matcher: Matcher<'_>| matcher.revision(vm).is_some() && matcher.revision(vm) == recorded(vm, matcher.role);
     let all_copied = Role::BOTH.into_iter().filter_map(|role| Matcher::of(vm, role)).all(is_copied);
     let Some(vmi) = vmi else { return !all_copied || !rests(vm) };
     !all_copied || (status::is_newer(vm, vmi) && !Phase::of(vmi).is_final())
@@ -128,7 +129,8 @@ pub(super) async fn observe(
     if !are_needed(vm, vmi) {
         return Ok(Sizes::default());
     }
-    let (sizing, found) = sizes::find(client, vm).await.map_err(while_trying("look for the instancetype or preference"))?;
+    let (sizing, found) =
+        sizes::find(client, vm).await.map_err(while_trying("look for the instancetype or preference"))?;
     Ok(Sizes::of(vm, &sizing, found, config))
 }
 
@@ -152,7 +154,8 @@ pub(super) fn settle(world: &World, decision: &mut Decision) -> bool {
             copy(world, &matcher, found, decision);
         }
     }
-    before.instancetype_ref != decision.status.instancetype_ref || before.preference_ref != decision.status.preference_ref
+    before.instancetype_ref != decision.status.instancetype_ref
+        || before.preference_ref != decision.status.preference_ref
 }
 
 /// Writes out what the names stand for, and has the copies deleted, which nothing names any more.
