@@ -2,13 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::infer::{self, Look, Next, Source};
 use super::{Matcher, Role, Sizing, expanded, revision, settle, sized};
 use crate::cluster::ClusterConfig;
 use crate::defaults::vmi_of;
 use crate::fault::Fault;
 use crate::kind::Kind;
 use crate::v1::VirtualMachine;
+
+mod infer;
+mod prefer;
 
 /// A machine with this template.
 fn machine(spec: Value) -> VirtualMachine {
@@ -275,134 +277,6 @@ fn annotations_of_an_instancetype_conflict_and_those_of_a_preference_give_way() 
 }
 
 #[test]
-fn a_preference_fills_in_devices() {
-    let preference = json!({"devices": {
-        "preferredCdromBus": "sata", "preferredDiskBus": "virtio", "preferredLunBus": "scsi",
-        "preferredDiskCache": "none", "preferredDiskIO": "native", "preferredDiskDedicatedIoThread": true,
-        "preferredDiskBlockSize": {"matchVolume": {}},
-        "preferredInputBus": "virtio", "preferredInputType": "tablet", "preferredInterfaceModel": "virtio",
-        "preferredInterfaceMasquerade": {}, "preferredNetworkInterfaceMultiQueue": true, "preferredRng": {},
-        "preferredSoundModel": "ac97", "preferredTPM": {"persistent": true}, "preferredBlockMultiQueue": true,
-        "preferredUseVirtioTransitional": true, "preferredPanicDeviceModel": "pvpanic", "preferredVideoType": "virtio",
-    }});
-    let spec = json!({
-        "domain": {"devices": {
-            "disks": [{"name": "a"}, {"name": "b", "disk": {"bus": "sata"}}, {"name": "c", "cdrom": {}},
-                {"name": "d", "lun": {}}, {"name": "e", "cache": "writethrough", "disk": {}}],
-            "inputs": [{"name": "i"}], "sound": {"name": "s"}, "panicDevices": [{}, {"model": "isa"}],
-            "interfaces": [{"name": "default"}, {"name": "other"}, {"name": "bound", "model": "e1000e", "bridge": {}}],
-        }},
-        "networks": [{"name": "default", "pod": {}}, {"name": "other", "multus": {"networkName": "n"}},
-            {"name": "bound", "pod": {}}],
-    });
-    let devices = template(spec, &sizing(Value::Null, preference))["domain"]["devices"].clone();
-    let disks = &devices["disks"];
-    assert_eq!(disks[0]["disk"]["bus"], "virtio");
-    assert_eq!((&disks[0]["io"], &disks[0]["cache"]), (&json!("native"), &json!("none")));
-    assert_eq!(disks[0]["dedicatedIOThread"], true);
-    assert_eq!((&disks[1]["disk"]["bus"], &disks[1]["dedicatedIOThread"]), (&json!("sata"), &Value::Null));
-    assert_eq!((&disks[2]["cdrom"]["bus"], &disks[2]["cache"]), (&json!("sata"), &Value::Null));
-    assert_eq!(disks[3]["lun"]["bus"], "scsi");
-    assert_eq!(disks[4]["cache"], "writethrough");
-    assert_eq!(devices["inputs"][0], json!({"name": "i", "type": "tablet", "bus": "virtio"}));
-    let interfaces = &devices["interfaces"];
-    assert_eq!((&interfaces[0]["model"], &interfaces[0]["masquerade"]), (&json!("virtio"), &json!({})));
-    assert_eq!(interfaces[1]["masquerade"], Value::Null, "not on the pod network");
-    assert_eq!((&interfaces[2]["model"], &interfaces[2]["masquerade"]), (&json!("e1000e"), &Value::Null));
-    assert_eq!((&devices["sound"]["model"], &devices["video"]["type"]), (&json!("ac97"), &json!("virtio")));
-    assert_eq!((&devices["rng"], &devices["tpm"]), (&json!({}), &json!({"persistent": true})));
-    assert_eq!(
-        (&devices["panicDevices"][0]["model"], &devices["panicDevices"][1]["model"]),
-        (&json!("pvpanic"), &json!("isa"))
-    );
-    for switch in ["blockMultiQueue", "networkInterfaceMultiqueue", "useVirtioTransitional"] {
-        assert_eq!(devices[switch], true, "{switch}");
-    }
-}
-
-#[test]
-fn automatic_devices_are_decided_before_they_are_added() {
-    let preference = json!({"devices": {
-        "preferredAutoattachInputDevice": true, "preferredAutoattachPodInterface": false, "preferredInputBus": "virtio",
-        "preferredAutoattachGraphicsDevice": false, "preferredAutoattachMemBalloon": false,
-        "preferredAutoattachSerialConsole": false,
-    }});
-    let sizing = sizing(Value::Null, preference);
-    let spec = template(json!({"domain": {"devices": {}}}), &sizing);
-    assert_eq!(spec["domain"]["devices"]["inputs"][0]["bus"], "virtio");
-    assert_eq!(spec["networks"], Value::Null);
-    for switch in ["autoattachGraphicsDevice", "autoattachMemBalloon", "autoattachSerialConsole"] {
-        assert_eq!(spec["domain"]["devices"][switch], false, "{switch}");
-    }
-    let spec = template(json!({"domain": {"devices": {"autoattachInputDevice": false}}}), &sizing);
-    assert_eq!(spec["domain"]["devices"]["inputs"], Value::Null, "the template counts");
-}
-
-#[test]
-fn a_preference_fills_in_disks_of_volumes_without_one() {
-    let spec = json!({"domain": {"devices": {}}, "volumes": [{"name": "v", "containerDisk": {"image": "i"}}]});
-    let spec = template(spec, &sizing(Value::Null, json!({"devices": {"preferredDiskBus": "virtio"}})));
-    assert_eq!(spec["domain"]["devices"]["disks"][0], json!({"name": "v", "disk": {"bus": "virtio"}}));
-}
-
-#[test]
-fn a_preference_fills_in_firmware_features_and_clock() {
-    let of = |spec: Value, preference: Value| template(spec, &sizing(Value::Null, preference))["domain"].clone();
-    let plain = || json!({"domain": {"devices": {}}});
-    let loader = |domain: &Value| domain["firmware"]["bootloader"].clone();
-    let efi = json!({"firmware": {"preferredEfi": {"persistent": true, "secureBoot": true}, "preferredUseEfi": true,
-        "preferredUseSecureBoot": false}});
-    assert_eq!(loader(&of(plain(), efi.clone())), json!({"efi": {"persistent": true, "secureBoot": true}}));
-    let old = json!({"firmware": {"preferredUseEfi": true, "preferredUseSecureBoot": true}});
-    assert_eq!(loader(&of(plain(), old)), json!({"efi": {"secureBoot": true}}));
-    let bios = json!({"firmware": {"preferredUseBios": true, "preferredUseBiosSerial": true}});
-    assert_eq!(loader(&of(plain(), bios)), json!({"bios": {"useSerial": true}}));
-    let own = json!({"domain": {"devices": {}, "firmware": {"bootloader": {"bios": {}}}}});
-    assert_eq!(loader(&of(own, efi)), json!({"bios": {}}), "the template counts");
-
-    let features = json!({"features": {"preferredAcpi": {"enabled": false}, "preferredSmm": {}, "preferredKvm": {"hidden": true},
-        "preferredHyperv": {"vapic": {}, "relaxed": {"enabled": false}}}});
-    let own = json!({"domain": {"devices": {}, "features": {"acpi": {}, "hyperv": {"relaxed": {}}}}});
-    let domain = of(own, features);
-    assert_eq!(
-        domain["features"],
-        json!({"acpi": {"enabled": false}, "smm": {}, "kvm": {"hidden": true}, "hyperv": {"vapic": {}, "relaxed": {}}})
-    );
-
-    let clock = json!({"clock": {"preferredClockOffset": {"timezone": "Europe/Berlin"}, "preferredTimer": {"hpet": {"present": false}}}});
-    let domain = of(plain(), clock.clone());
-    assert_eq!(domain["clock"], json!({"timezone": "Europe/Berlin", "timer": {"hpet": {"present": false}}}));
-    let domain = of(json!({"domain": {"devices": {}, "clock": {"utc": {}}}}), clock);
-    assert_eq!(domain["clock"]["timezone"], Value::Null);
-}
-
-#[test]
-fn a_preference_fills_in_the_rest() {
-    let preference = json!({
-        "preferredArchitecture": "arm64", "machine": {"preferredMachineType": "q35"}, "preferredSubdomain": "s",
-        "preferredTerminationGracePeriodSeconds": 180, "preferredLaunchSecurity": {"sev": {}},
-        "cpu": {"preferredCPUFeatures": [{"name": "a", "policy": "force"}, {"name": "b"}]},
-    });
-    let sizing = sizing(Value::Null, preference);
-    let found = template(json!({"domain": {"devices": {}, "cpu": {"features": [{"name": "a"}]}}}), &sizing);
-    assert_eq!((&found["architecture"], &found["subdomain"]), (&json!("arm64"), &json!("s")));
-    assert_eq!(
-        (&found["terminationGracePeriodSeconds"], &found["domain"]["machine"]["type"]),
-        (&json!(180), &json!("q35"))
-    );
-    assert_eq!(found["domain"]["cpu"]["features"], json!([{"name": "a"}, {"name": "b"}]));
-    assert_eq!(found["domain"]["launchSecurity"], json!({"sev": {}}));
-    let own = json!({"architecture": "amd64", "subdomain": "t", "terminationGracePeriodSeconds": 1,
-        "domain": {"devices": {}, "machine": {"type": "pc-q35-7.2"}}});
-    let found = template(own, &sizing);
-    assert_eq!((&found["architecture"], &found["subdomain"]), (&json!("amd64"), &json!("t")));
-    assert_eq!(
-        (&found["terminationGracePeriodSeconds"], &found["domain"]["machine"]["type"]),
-        (&json!(1), &json!("pc-q35-7.2"))
-    );
-}
-
-#[test]
 fn requirements_of_a_preference() {
     let needs = |cpu: Value, required: Value| json!({"cpu": cpu, "requirements": required});
     let two = || json!({"cpu": {"guest": 3}});
@@ -549,128 +423,6 @@ fn a_revision_has_the_name_labels_and_content_of_kubevirts() {
     assert_eq!(revision::kind(Role::Preference, &made.data), None);
     assert!(revision::is_current(Some(&made.labels)) && !revision::is_current(None));
     assert_eq!(revision::of("web", Kind::VirtualMachineInstancetype, &json!({"metadata": {"name": "a"}})), None);
-}
-
-/// A machine that infers both from its volume `root`.
-fn inferring(volume: Value, policy: Option<&str>, templates: Value) -> VirtualMachine {
-    let matcher = json!({"inferFromVolume": "root", "inferFromVolumeFailurePolicy": policy});
-    let mut volume = volume;
-    volume["name"] = json!("root");
-    serde_json::from_value(json!({
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {"instancetype": matcher, "preference": matcher, "dataVolumeTemplates": templates,
-            "template": {"spec": {"domain": {"devices": {}, "memory": {"guest": "1Gi"}}, "volumes": [volume]}}},
-    }))
-    .unwrap()
-}
-
-/// What a machine infers in a world of objects, by kind and name; and what was looked at.
-fn inferred(vm: &VirtualMachine, role: Role, world: &[(&str, Value)]) -> (Next, Vec<String>) {
-    let mut next = infer::begin(vm, &infer::is_due(vm, role).unwrap());
-    let mut looks = Vec::new();
-    while let Next::Look(look) = &next {
-        let key = format!("{} {}/{}", look.source.kind(), look.namespace, look.name);
-        let found = world.iter().find(|(known, _)| *known == key).map(|(_, object)| object);
-        next = infer::follow(look, found, role, "shop");
-        looks.push(key);
-    }
-    (next, looks)
-}
-
-fn labels() -> Value {
-    json!({"metadata": {"labels": {
-        "instancetype.kubevirt.io/default-instancetype": "u1.small",
-        "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
-        "instancetype.kubevirt.io/default-preference": "fedora",
-    }}})
-}
-
-#[test]
-fn a_volume_names_what_is_behind_it() {
-    let claim = json!({"persistentVolumeClaim": {"claimName": "c"}});
-    let data = json!({"dataVolume": {"name": "d"}});
-    let copies = json!({"spec": {"source": {"pvc": {"name": "c", "namespace": "images"}}}});
-    let refers = json!({"spec": {"sourceRef": {"kind": "DataSource", "name": "s", "namespace": "images"}}});
-    let template = |spec: &Value| json!([{"metadata": {"name": "d"}, "spec": spec["spec"]}]);
-    let of_source = json!({"spec": {"source": {"pvc": {"name": "c", "namespace": "images"}}}});
-    let (in_shop, in_images) = ("PersistentVolumeClaim shop/c", "PersistentVolumeClaim images/c");
-    let (volume, source) = ("DataVolume shop/d", "DataSource images/s");
-    let none = json!([]);
-    let table = [
-        (&claim, none.clone(), vec![(in_shop, labels())]),
-        (&data, none.clone(), vec![(volume, labels())]),
-        (&data, none.clone(), vec![(volume, copies.clone()), (in_images, labels())]),
-        (&data, none.clone(), vec![(volume, refers.clone()), (source, labels())]),
-        (&data, none.clone(), vec![(volume, refers.clone()), (source, of_source.clone()), (in_images, labels())]),
-        (&data, template(&copies), vec![(in_images, labels())]),
-        (&data, template(&refers), vec![(source, labels())]),
-        (&data, template(&refers), vec![(source, of_source), (in_images, labels())]),
-    ];
-    for (volume, templates, world) in table {
-        let vm = inferring(volume.clone(), None, templates);
-        let (found, looks) = inferred(&vm, Role::Instancetype, &world);
-        let (name, kind) = ("u1.small".to_owned(), "VirtualMachineInstancetype".to_owned());
-        assert_eq!(found, Next::Named { name, kind }, "{volume} {world:?}");
-        assert_eq!(looks, world.iter().map(|(key, _)| (*key).to_owned()).collect::<Vec<_>>());
-        let (found, _) = inferred(&vm, Role::Preference, &world);
-        assert_eq!(found, Next::Named { name: "fedora".to_owned(), kind: String::new() });
-    }
-    let gone = [("PersistentVolumeClaim shop/d", labels())];
-    let (found, looks) = inferred(&inferring(data, None, none), Role::Preference, &gone);
-    assert!(matches!(found, Next::Named { .. }), "the DataVolume was removed once it was filled");
-    assert_eq!(looks, [volume, "PersistentVolumeClaim shop/d"]);
-}
-
-#[test]
-fn what_names_nothing_is_ignored_or_refused_as_the_policy_has_it() {
-    let bare = json!({"metadata": {}});
-    let disk = json!({"containerDisk": {"image": "i"}});
-    let claim = json!({"persistentVolumeClaim": {"claimName": "c"}});
-    let data = json!({"dataVolume": {"name": "d"}});
-    let http = json!({"spec": {"source": {"http": {"url": "http://x.example"}}}});
-    let other = json!({"spec": {"sourceRef": {"kind": "Other", "name": "s"}}});
-    let table: [(&Value, Vec<(&str, Value)>, bool); 6] = [
-        (&disk, vec![], true),
-        (&claim, vec![("PersistentVolumeClaim shop/c", bare)], true),
-        (&claim, vec![], false),
-        (&data, vec![], false),
-        (&data, vec![("DataVolume shop/d", http)], true),
-        (&data, vec![("DataVolume shop/d", other)], true),
-    ];
-    for (volume, world, is_ignorable) in table {
-        for policy in [None, Some("Reject"), Some("Ignore")] {
-            let mut vm = inferring(volume.clone(), policy, json!([]));
-            let (found, _) = inferred(&vm, Role::Preference, &world);
-            let Next::Nothing(problem) = &found else { panic!("{volume} {world:?}: {found:?}") };
-            assert_eq!(problem.is_ignorable, is_ignorable, "{volume} {world:?}");
-            let settled = infer::settle(&mut vm, Role::Preference, found);
-            assert_eq!(settled.is_ok(), is_ignorable && policy == Some("Ignore"), "{volume} {policy:?}");
-            assert_eq!(vm.spec.preference.is_none(), settled.is_ok());
-        }
-    }
-}
-
-#[test]
-fn what_is_inferred_takes_the_place_of_the_volume() {
-    for (policy, keeps) in [(Some("Ignore"), false), (None, true)] {
-        let mut vm = inferring(json!({"persistentVolumeClaim": {"claimName": "c"}}), policy, json!([]));
-        let world = [("PersistentVolumeClaim shop/c", labels())];
-        for role in Role::BOTH {
-            let (found, _) = inferred(&vm, role, &world);
-            infer::settle(&mut vm, role, found).unwrap();
-        }
-        let written = serde_json::to_value(&vm.spec).unwrap();
-        assert_eq!(written["instancetype"], json!({"name": "u1.small", "kind": "VirtualMachineInstancetype"}));
-        assert_eq!(written["preference"], json!({"name": "fedora"}));
-        let memory = &written["template"]["spec"]["domain"]["memory"];
-        assert_eq!(memory.is_null(), !keeps, "a size for the case that nothing is named");
-        assert!(infer::is_due(&vm, Role::Instancetype).is_none());
-    }
-    let both: VirtualMachine =
-        serde_json::from_value(json!({"spec": {"instancetype": {"name": "a", "inferFromVolume": "root"}}})).unwrap();
-    assert!(infer::is_due(&both, Role::Instancetype).is_none(), "the rules refuse it");
-    let look = Look { source: Source::Claim, namespace: "n".to_owned(), name: "c".to_owned() };
-    assert!(matches!(infer::follow(&look, None, Role::Preference, "n"), Next::Nothing(_)));
 }
 
 #[test]
