@@ -85,7 +85,7 @@ pub fn sized(vm: &VirtualMachine, sizing: &Sizing, config: &ClusterConfig) -> Re
     Ok(vm)
 }
 
-/// The machine as `expand-spec` answers it: with both and every default in its template, and naming neither.
+/// The machine as its expansion shows it: with both and every default in its template, and naming neither.
 ///
 /// # Errors
 /// As of [`sized`].

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_machine_may_have_is_told_before_a_machine_names_it() {
+    fn what_no_machine_may_have_is_warned_of_before_a_machine_names_it() {
         let spec = json!({
             "cpu": {"guest": 2, "dedicatedCPUPlacement": true}, "memory": {"guest": "2Gi"},
             "gpus": [{"name": "a", "deviceName": "vendor.example/gpu"}],

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use garboard_api::v1::VirtualMachineSpec;
-use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
+use garboard_api::{ClusterConfig, Phase, VirtualMachine, VirtualMachineInstance};
 use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{Api, Client};
 
 use super::decide::{self, World};
-use super::{revision, sizes, status};
-use crate::context::ReconcileError;
+use super::sizes::{self, Sizes};
+use super::{revision, status};
+use crate::context::{ReconcileError, while_trying};
 use crate::data_volumes::{self, ProgressByName, observe};
 use crate::reconcilers::{Leader, Waiter};
 use crate::stores::ObjectKey;
@@ -25,7 +26,7 @@ pub(super) async fn observe(
     let data_volumes = if is_begun { ProgressByName::new() } else { data_volumes(leader, vm).await? };
     let absent_sources = observe::absent_sources(leader, vm, &data_volumes).await;
     let config = leader.context.settings.borrow().config.clone();
-    let sizes = sizes::observe(&leader.context.client, vm, vmi.as_ref(), &config).await?;
+    let sizes = sizes(&leader.context.client, vm, vmi.as_ref(), &config).await?;
     let mut world = World {
         vm: vm.clone(),
         vmi,
@@ -39,6 +40,21 @@ pub(super) async fn observe(
     };
     world.started_from = started_from(&leader.context.client, &world).await;
     Ok(world)
+}
+
+/// Instancetype and preference, if they are needed.
+async fn sizes(
+    client: &Client,
+    vm: &VirtualMachine,
+    vmi: Option<&VirtualMachineInstance>,
+    config: &ClusterConfig,
+) -> Result<Sizes, ReconcileError> {
+    if !sizes::are_needed(vm, vmi) {
+        return Ok(Sizes::default());
+    }
+    let found = crate::sizes::find(client, vm).await;
+    let (sizing, found) = found.map_err(while_trying("look for the instancetype or preference"))?;
+    Ok(Sizes::of(vm, &sizing, found, config))
 }
 
 /// How far the DataVolumes are that the machine names or brings along.

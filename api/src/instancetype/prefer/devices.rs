@@ -34,7 +34,7 @@ fn single(preferred: &DevicePreferences, devices: &mut Devices) {
     fill(&mut devices.use_virtio_transitional, &preferred.preferred_use_virtio_transitional);
     fill(&mut devices.block_multi_queue, &preferred.preferred_block_multi_queue);
     fill(&mut devices.network_interface_multiqueue, &preferred.preferred_network_interface_multi_queue);
-    // In KubeVirt this field cannot be told from one that is left out, and the preference counts.
+    // KubeVirt cannot distinguish this field from one that is left out, and takes the preference's.
     if preferred.preferred_disable_hotplug.is_some() {
         devices.disable_hotplug = preferred.preferred_disable_hotplug;
     }

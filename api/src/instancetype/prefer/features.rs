@@ -5,7 +5,7 @@ use crate::instancetype::FeaturePreferences;
 use crate::v1::{FeatureHyperv, Features};
 
 pub(super) fn fill_all(preferred: &FeaturePreferences, features: &mut Features) {
-    // In KubeVirt this field cannot be told from one that is left out, and the preference counts.
+    // KubeVirt cannot distinguish this field from one that is left out, and takes the preference's.
     if preferred.preferred_acpi.is_some() {
         features.acpi.clone_from(&preferred.preferred_acpi);
     }

@@ -338,13 +338,13 @@ fn an_expanded_machine_names_neither_and_has_its_defaults() {
     vm.spec.preference = serde_json::from_value(json!({"name": "b"})).unwrap();
     vm.status =
         serde_json::from_value(json!({"instancetypeRef": {"name": "a"}, "preferenceRef": {"name": "b"}})).unwrap();
-    let sizing = sizing(size(json!({})), json!({"devices": {"preferredInterfaceModel": "e1000e"}}));
+    let sizing = sizing(size(json!({})), json!({"devices": {"preferredInterfaceModel": "some-card"}}));
     let written = serde_json::to_value(expanded(&vm, &sizing, &ClusterConfig::offline()).unwrap()).unwrap();
     assert_eq!((&written["spec"]["instancetype"], &written["spec"]["preference"]), (&Value::Null, &Value::Null));
     assert_eq!(written["status"], json!({}));
     let spec = &written["spec"]["template"]["spec"];
     assert_eq!((&spec["domain"]["cpu"]["sockets"], &spec["architecture"]), (&json!(2), &json!("amd64")));
-    assert_eq!(spec["domain"]["devices"]["interfaces"][0]["model"], "e1000e");
+    assert_eq!(spec["domain"]["devices"]["interfaces"][0]["model"], "some-card");
     assert_eq!(spec["domain"]["firmware"]["uuid"], Value::Null, "it is not made up here");
 }
 

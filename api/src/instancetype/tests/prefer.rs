@@ -12,7 +12,7 @@ fn a_preference_fills_in_devices() {
         "preferredDiskBlockSize": {"matchVolume": {}},
         "preferredInputBus": "virtio", "preferredInputType": "tablet", "preferredInterfaceModel": "virtio",
         "preferredInterfaceMasquerade": {}, "preferredNetworkInterfaceMultiQueue": true, "preferredRng": {},
-        "preferredSoundModel": "ac97", "preferredTPM": {"persistent": true}, "preferredBlockMultiQueue": true,
+        "preferredSoundModel": "some-sound", "preferredTPM": {"persistent": true}, "preferredBlockMultiQueue": true,
         "preferredUseVirtioTransitional": true, "preferredPanicDeviceModel": "pvpanic", "preferredVideoType": "virtio",
     }});
     let spec = json!({
@@ -20,7 +20,7 @@ fn a_preference_fills_in_devices() {
             "disks": [{"name": "a"}, {"name": "b", "disk": {"bus": "sata"}}, {"name": "c", "cdrom": {}},
                 {"name": "d", "lun": {}}, {"name": "e", "cache": "writethrough", "disk": {}}],
             "inputs": [{"name": "i"}], "sound": {"name": "s"}, "panicDevices": [{}, {"model": "isa"}],
-            "interfaces": [{"name": "default"}, {"name": "other"}, {"name": "bound", "model": "e1000e", "bridge": {}}],
+            "interfaces": [{"name": "default"}, {"name": "other"}, {"name": "bound", "model": "some-card", "bridge": {}}],
         }},
         "networks": [{"name": "default", "pod": {}}, {"name": "other", "multus": {"networkName": "n"}},
             {"name": "bound", "pod": {}}],
@@ -38,8 +38,8 @@ fn a_preference_fills_in_devices() {
     let interfaces = &devices["interfaces"];
     assert_eq!((&interfaces[0]["model"], &interfaces[0]["masquerade"]), (&json!("virtio"), &json!({})));
     assert_eq!(interfaces[1]["masquerade"], Value::Null, "not on the pod network");
-    assert_eq!((&interfaces[2]["model"], &interfaces[2]["masquerade"]), (&json!("e1000e"), &Value::Null));
-    assert_eq!((&devices["sound"]["model"], &devices["video"]["type"]), (&json!("ac97"), &json!("virtio")));
+    assert_eq!((&interfaces[2]["model"], &interfaces[2]["masquerade"]), (&json!("some-card"), &Value::Null));
+    assert_eq!((&devices["sound"]["model"], &devices["video"]["type"]), (&json!("some-sound"), &json!("virtio")));
     assert_eq!((&devices["rng"], &devices["tpm"]), (&json!({}), &json!({"persistent": true})));
     assert_eq!(
         (&devices["panicDevices"][0]["model"], &devices["panicDevices"][1]["model"]),

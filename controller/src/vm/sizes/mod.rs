@@ -1,5 +1,5 @@
-//! The instancetype and the preference of a machine: which copies are kept, and the machine with both in its template. Pure, except
-//! for [`apply`] and [`observe`].
+//! The instancetype and the preference of a machine: which copies are kept, and the machine with both in its template. Pure, but
+//! for [`apply`].
 //!
 //! KubeVirt's rule: with the first look at a machine the objects that it names are copied into ControllerRevisions, and its status names
 //! these. From then on the copies count, until the machine names other objects. Both are written before anything is started, once for
@@ -17,13 +17,11 @@ use garboard_api::{ClusterConfig, Kind, Phase, RunStrategy, VirtualMachine, Virt
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
-use kube::Client;
 use serde_json::{Value, json};
 
 use super::decide::{Decision, Step, World, ends};
 use super::status;
-use crate::context::{ReconcileError, while_trying};
-use crate::sizes::{self, Found};
+use crate::sizes::Found;
 
 /// How long until a machine is looked at again whose instancetype does not exist; the longest such pause.
 pub(super) const ASK_AGAIN: Duration = Duration::from_secs(2);
@@ -102,7 +100,7 @@ fn recorded(vm: &VirtualMachine, role: Role) -> Option<&str> {
 }
 
 /// Whether both are looked for: where a start, a comparison or a copy needs them. A machine that runs as it was started needs none.
-fn are_needed(vm: &VirtualMachine, vmi: Option<&VirtualMachineInstance>) -> bool {
+pub(super) fn are_needed(vm: &VirtualMachine, vmi: Option<&VirtualMachineInstance>) -> bool {
     if !names_any(vm) || vm.metadata.deletion_timestamp.is_some() {
         return false;
     }
@@ -117,21 +115,6 @@ fn are_needed(vm: &VirtualMachine, vmi: Option<&VirtualMachineInstance>) -> bool
 fn rests(vm: &VirtualMachine) -> bool {
     let is_asked = vm.status.as_ref().is_some_and(|status| !status.state_change_requests.is_empty());
     !is_asked && matches!(RunStrategy::of(vm), Some(RunStrategy::Halted | RunStrategy::Manual) | None)
-}
-
-/// Looks for both, if they are needed.
-pub(super) async fn observe(
-    client: &Client,
-    vm: &VirtualMachine,
-    vmi: Option<&VirtualMachineInstance>,
-    config: &ClusterConfig,
-) -> Result<Sizes, ReconcileError> {
-    if !are_needed(vm, vmi) {
-        return Ok(Sizes::default());
-    }
-    let (sizing, found) =
-        sizes::find(client, vm).await.map_err(while_trying("look for the instancetype or preference"))?;
-    Ok(Sizes::of(vm, &sizing, found, config))
 }
 
 /// Brings copies and status in line with the names. True: that comes first, and the rest when it is written. A stop waits for neither.
