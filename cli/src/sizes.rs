@@ -86,9 +86,11 @@ fn inferred(vm: &mut VirtualMachine, role: Role, documents: &[Document]) -> Opti
 fn write(vm: &VirtualMachine, role: Role, manifest: &mut Value) {
     let inferred = serde_json::to_value(vm).unwrap_or_default();
     if let Some(spec) = manifest["spec"].as_object_mut() {
-        match &inferred["spec"][role.field()] {
-            Value::Null => drop(spec.remove(role.field())),
-            matcher => drop(spec.insert(role.field().to_owned(), matcher.clone())),
+        let matcher = &inferred["spec"][role.field()];
+        if matcher.is_null() {
+            spec.remove(role.field());
+        } else {
+            spec.insert(role.field().to_owned(), matcher.clone());
         }
     }
     let place = "/spec/template/spec/domain";

@@ -13,6 +13,7 @@ use super::matcher::{self, Matcher, Role};
 use crate::fault::{Fault, FaultCode};
 use crate::metadata::label;
 use crate::v1::{VirtualMachine, VolumeSource};
+use crate::validate::printable;
 
 /// How many objects are looked at for one name at most: a DataVolume, its claim or DataSource, and the claim of that.
 pub const MOST_LOOKS: usize = 4;
@@ -168,7 +169,7 @@ pub fn settle(vm: &mut VirtualMachine, role: Role, found: Next) -> Result<(), Fa
         Next::Look(looked) => format!("{} leads no further", shown(&looked)),
     };
     let fault = Fault::new(at, FaultCode::NotFound, format!("the {} cannot be inferred: {problem}", role.field()));
-    Err(fault.instead("write `name`, or label the volume's claim"))
+    Err(printable(fault.instead("write `name`, or label the volume's claim")))
 }
 
 fn shown(looked: &Look) -> String {

@@ -7,6 +7,9 @@ use crate::v1::{
     ControllerRevisionRef, InstancetypeMatcher, InstancetypeStatusRef, PreferenceMatcher, VirtualMachine, non_empty,
 };
 
+/// The most characters of the name of an object.
+const LONGEST_NAME: usize = 253;
+
 /// What of the two is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
@@ -131,11 +134,12 @@ impl<'a> Matcher<'a> {
         Err(fault.instead(one_of(self.kind, &[of_cluster.name(), namespaced.name()])))
     }
 
-    /// The object in a message.
+    /// The object in a message. What the manifest has for its name is escaped and cut.
     #[must_use]
     pub fn shown(&self) -> String {
         let kind = self.object_kind().map_or(self.role.field(), Kind::name);
-        format!("{kind} {}", self.name)
+        let name: String = self.name.chars().take(LONGEST_NAME).flat_map(char::escape_debug).collect();
+        format!("{kind} {name}")
     }
 
     /// The revision to use instead of the object: the one that is written, or the one in the status, if that is still of the object

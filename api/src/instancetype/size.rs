@@ -10,6 +10,7 @@ use crate::cluster::ClusterConfig;
 use crate::defaults;
 use crate::fault::{Fault, FieldPath};
 use crate::v1::{VirtualMachine, non_empty};
+use crate::validate::printable;
 
 /// What is known of the objects that a machine names.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,7 +69,7 @@ pub fn sized(vm: &VirtualMachine, sizing: &Sizing, config: &ClusterConfig) -> Re
         let mut faults = apply::apply(size, preference, template, &at);
         faults.extend(topology::indivisible(&size.cpu, preference));
         if !faults.is_empty() {
-            return Err(faults);
+            return Err(faults.into_iter().map(printable).collect());
         }
     }
     if let Some(preference) = preference {
@@ -79,7 +80,7 @@ pub fn sized(vm: &VirtualMachine, sizing: &Sizing, config: &ClusterConfig) -> Re
         defaults::fill_in(&mut filled, config);
         let unmet = requirements::unmet(sizing, &filled, &at.child("spec"));
         if !unmet.is_empty() {
-            return Err(unmet);
+            return Err(unmet.into_iter().map(printable).collect());
         }
     }
     Ok(vm)

@@ -59,6 +59,7 @@ pub use admit::{Admission, Object, admit, review, review_sized};
 pub use interfaces::MODELS as NIC_MODELS;
 pub use kubevirt::{LONGEST_CERTIFICATE, SHORTEST_CERTIFICATE, duration};
 pub use metadata::RESERVED as RESERVED_LABELS;
+pub(crate) use report::printable;
 
 use uuid::Uuid;
 

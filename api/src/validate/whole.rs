@@ -42,6 +42,14 @@ impl Whole<'_> {
         }
     }
 
+    /// The template's metadata, where it is another one than in the manifest.
+    pub(super) fn metadata(&self) -> Option<Value> {
+        match &self.vm {
+            Cow::Owned(vm) => serde_json::to_value(vm.spec.template.metadata.as_ref()?).ok(),
+            Cow::Borrowed(_) => None,
+        }
+    }
+
     /// Says of mistakes that the manifest does not have where they come from; `vm` is the machine as it is written.
     pub(super) fn name_the_source(&self, faults: &mut [Fault], vm: &VirtualMachine, config: &ClusterConfig) {
         if faults.is_empty() || matches!(self.vm, Cow::Borrowed(_)) {

@@ -81,10 +81,10 @@ async fn copied(
     matcher: &Matcher<'_>,
     name: &str,
 ) -> kube::Result<Result<Found, Fault>> {
-    let absent = |why: &str| missing(matcher, &format!("the ControllerRevision {name} {why}"));
     if name.parse::<DnsSubdomain>().is_err() {
-        return Ok(Err(absent("does not exist")));
+        return Ok(Err(missing(matcher, "no ControllerRevision can have the name in `revisionName`")));
     }
+    let absent = |why: &str| missing(matcher, &format!("the ControllerRevision {name} {why}"));
     let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), namespace);
     let Some(found) = revisions.get_opt(name).await? else { return Ok(Err(absent("does not exist"))) };
     let is_current = revision::is_current(found.metadata.labels.as_ref());

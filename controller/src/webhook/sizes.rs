@@ -30,21 +30,21 @@ pub struct Sizes {
 
 /// Looks for what a machine names.
 pub(super) async fn prepare(client: &Client, request: &Request) -> Sizes {
-    let Some(mut vm) = named(request) else { return Sizes::default() };
-    match tokio::time::timeout(PATIENCE, asked(client, &mut vm)).await {
+    let Some(vm) = named(request) else { return Sizes::default() };
+    match tokio::time::timeout(PATIENCE, asked(client, vm.clone())).await {
         Ok(Ok(sizes)) => sizes,
         Ok(Err(error)) => unknown(&vm, &ErrorChain(&error).to_string()),
         Err(_) => unknown(&vm, "the API server did not answer in time"),
     }
 }
 
-async fn asked(client: &Client, vm: &mut VirtualMachine) -> kube::Result<Sizes> {
-    let before = serde_json::to_value(&*vm).unwrap_or_default();
-    if let Err(fault) = sizes::infer(client, vm).await? {
+async fn asked(client: &Client, mut vm: VirtualMachine) -> kube::Result<Sizes> {
+    let before = serde_json::to_value(&vm).unwrap_or_default();
+    if let Err(fault) = sizes::infer(client, &mut vm).await? {
         return Ok(Sizes { fault: Some(fault), ..Sizes::default() });
     }
-    let inferred = merge::patch(&before, &serde_json::to_value(&*vm).unwrap_or_default());
-    let (sizing, _) = sizes::find(client, vm).await?;
+    let inferred = merge::patch(&before, &serde_json::to_value(&vm).unwrap_or_default());
+    let (sizing, _) = sizes::find(client, &vm).await?;
     Ok(Sizes { sizing, inferred, fault: None })
 }
 
