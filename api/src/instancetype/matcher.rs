@@ -130,7 +130,7 @@ impl<'a> Matcher<'a> {
             return Ok(namespaced);
         }
         let path = self.path().child("kind");
-        let fault = Fault::new(path, FaultCode::NotSupported, format!("there is no kind `{}`", self.kind));
+        let fault = Fault::new(path, FaultCode::NotSupported, format!("there is no kind `{}`", quoted(self.kind)));
         Err(fault.instead(one_of(self.kind, &[of_cluster.name(), namespaced.name()])))
     }
 
@@ -138,8 +138,7 @@ impl<'a> Matcher<'a> {
     #[must_use]
     pub fn shown(&self) -> String {
         let kind = self.object_kind().map_or(self.role.field(), Kind::name);
-        let name: String = self.name.chars().take(LONGEST_NAME).flat_map(char::escape_debug).collect();
-        format!("{kind} {name}")
+        format!("{kind} {}", quoted(self.name))
     }
 
     /// The revision to use instead of the object: the one that is written, or the one in the status, if that is still of the object
@@ -181,6 +180,11 @@ impl<'a> Matcher<'a> {
             && is_same(&status.kind, self.kind)
             && is_same(&status.infer_from_volume, self.infer_from_volume)
     }
+}
+
+/// What a manifest has for a name, for a message.
+fn quoted(text: &str) -> String {
+    text.chars().take(LONGEST_NAME).flat_map(char::escape_debug).collect()
 }
 
 /// The revision that a status names.

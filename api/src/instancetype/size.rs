@@ -57,7 +57,7 @@ impl Sizing {
 /// # Errors
 /// What template and instancetype both set; else what the preference requires and the machine lacks.
 pub fn sized(vm: &VirtualMachine, sizing: &Sizing, config: &ClusterConfig) -> Result<VirtualMachine, Vec<Fault>> {
-    let at = FieldPath::from("spec.template");
+    let (at, is_complete) = (FieldPath::from("spec.template"), sizing.is_complete(vm));
     let (mut vm, preference) = (vm.clone(), sizing.preference.as_ref());
     let template = &mut vm.spec.template;
     let spec = template.spec.get_or_insert_default();
@@ -75,7 +75,8 @@ pub fn sized(vm: &VirtualMachine, sizing: &Sizing, config: &ClusterConfig) -> Re
     if let Some(preference) = preference {
         prefer::apply(preference, template);
     }
-    if preference.is_some_and(|preference| preference.requirements.is_some()) {
+    // What an instancetype gives that is not known is not missing.
+    if is_complete && preference.is_some_and(|preference| preference.requirements.is_some()) {
         let mut filled = template.spec.clone().unwrap_or_default();
         defaults::fill_in(&mut filled, config);
         let unmet = requirements::unmet(sizing, &filled, &at.child("spec"));

@@ -329,6 +329,10 @@ fn requirements_of_a_preference() {
     for (instancetype, spec, preference) in met {
         template(spec, &sizing(instancetype, preference));
     }
+    let mut waiting = machine(json!({"domain": {"devices": {}}}));
+    waiting.spec.instancetype = serde_json::from_value(json!({"name": "later"})).unwrap();
+    let preference = sizing(Value::Null, needs(json!({}), two()));
+    assert!(sized(&waiting, &preference, &ClusterConfig::offline()).is_ok(), "its instancetype is not known yet");
 }
 
 #[test]
