@@ -42,7 +42,8 @@ pub(super) async fn observe(
     Ok(world)
 }
 
-/// Instancetype and preference, if they are needed.
+/// Instancetype and preference, if they are needed. A machine that has an instance must not be kept from its stop by one that cannot be
+/// read.
 async fn sizes(
     client: &Client,
     vm: &VirtualMachine,
@@ -52,9 +53,14 @@ async fn sizes(
     if !sizes::are_needed(vm, vmi) {
         return Ok(Sizes::default());
     }
-    let found = crate::sizes::find(client, vm).await;
-    let (sizing, found) = found.map_err(while_trying("look for the instancetype or preference"))?;
-    Ok(Sizes::of(vm, &sizing, found, config))
+    match crate::sizes::find(client, vm).await {
+        Ok((sizing, found)) => Ok(Sizes::of(vm, &sizing, found, config)),
+        Err(error) if vmi.is_some() => {
+            tracing::warn!(error = %ErrorChain(&error), "the instancetype or preference of a machine could not be read");
+            Ok(Sizes::unread(ErrorChain(&error).to_string()))
+        }
+        Err(error) => Err(while_trying("look for the instancetype or preference")(error)),
+    }
 }
 
 /// How far the DataVolumes are that the machine names or brings along.

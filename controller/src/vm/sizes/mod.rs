@@ -50,6 +50,12 @@ pub struct Problem {
 }
 
 impl Sizes {
+    /// Of objects that could not be asked for.
+    #[must_use]
+    pub fn unread(message: String) -> Self {
+        Self { problem: Some(Problem { reason: Reason::FailedFindInstancetype, message }), ..Self::default() }
+    }
+
     /// Of what was found.
     #[must_use]
     pub fn of(vm: &VirtualMachine, sizing: &Sizing, found: Vec<Found>, config: &ClusterConfig) -> Self {
