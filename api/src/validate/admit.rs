@@ -221,7 +221,7 @@ fn machine(mut vm: VirtualMachine, manifest: &Value, known: &Known<'_>) -> Admis
         }
         None => of_instance(&template, &at.child("template.spec"), config),
     };
-    let annotated = whole.metadata().unwrap_or_else(|| manifest["spec"]["template"]["metadata"].clone());
+    let annotated = whole.annotated().unwrap_or_else(|| manifest["spec"]["template"]["metadata"].clone());
     for found in [
         fields::judge(&fields::MACHINE, &manifest["spec"], &at, Setting::of(config)),
         fields::judge_annotations(fields::OF_MACHINES, &manifest["metadata"], &FieldPath::from("metadata")),

@@ -43,7 +43,7 @@ impl Whole<'_> {
     }
 
     /// The template's metadata, where it is another one than in the manifest.
-    pub(super) fn metadata(&self) -> Option<Value> {
+    pub(super) fn annotated(&self) -> Option<Value> {
         match &self.vm {
             Cow::Owned(vm) => serde_json::to_value(vm.spec.template.metadata.as_ref()?).ok(),
             Cow::Borrowed(_) => None,
