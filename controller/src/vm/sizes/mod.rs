@@ -1,5 +1,5 @@
 //! The instancetype and the preference of a machine: which copies are kept, and the machine with both in its template. Pure, but
-//! for [`apply`].
+//! for `apply`.
 //!
 //! KubeVirt's rule: with the first look at a machine the objects that it names are copied into ControllerRevisions, and its status names
 //! these. From then on the copies count, until the machine names other objects. Both are written before anything is started, once for
