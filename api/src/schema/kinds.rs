@@ -31,7 +31,7 @@ pub(super) fn structural_of(kind: Kind, descriptions: Descriptions) -> Option<Va
 
 /// The shape of a kind. The first call for a kind takes a few milliseconds.
 pub(super) fn shape_of(kind: Kind) -> Option<&'static Shape> {
-    static SHAPES: [OnceLock<Option<Shape>>; 8] = [const { OnceLock::new() }; 6];
+    static SHAPES: [OnceLock<Option<Shape>>; 8] = [const { OnceLock::new() }; 8];
     let slot = match kind {
         Kind::VirtualMachine => 0,
         Kind::VirtualMachineInstance => 1,
