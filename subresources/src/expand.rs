@@ -91,7 +91,7 @@ pub fn expanded(
     } else {
         Cow::Borrowed(vm)
     };
-    let mut document = serde_json::to_value(whole.as_ref()).map_err(|error| Refusal::Internal(error.to_string()))?;
+    let mut document = serde_json::to_value(&*whole).map_err(|error| Refusal::Internal(error.to_string()))?;
     document["apiVersion"] = json!(garboard_api::v1::API_VERSION);
     document["kind"] = json!(KIND);
     Ok(document)

@@ -45,10 +45,10 @@ const GATES: &[(&str, Behind)] = &[
     ("LibvirtHooksServerAndClient Sidecar", Behind::Nothing(NO_LIBVIRT)),
     (
         "AlignCPUs AutoResourceLimitsGate BochsDisplayForEFIGuests CPUNodeDiscovery ClusterProfiler \
-         CommonInstancetypesDeploymentGate ConfigurableHypervisor CrossArchitectureVirtualization DataVolumes DisableCustomSELinuxPolicy \
-         DisableMDEVConfiguration DockerSELinuxMCSWorkaround DynamicPodInterfaceNaming ExpandDisks \
-         ExternalNetResourceInjection FirmwareAutoSelection GraceIOVirtualization HypervStrictCheck IOMMUFD \
-         KubevirtSeccompProfile MultiArchitecture NodeRestriction OptOutRoleAggregation PCINUMAAwareTopology \
+         CommonInstancetypesDeploymentGate ConfigurableHypervisor CrossArchitectureVirtualization DataVolumes \
+         DisableCustomSELinuxPolicy DisableMDEVConfiguration DockerSELinuxMCSWorkaround DynamicPodInterfaceNaming \
+         ExpandDisks ExternalNetResourceInjection FirmwareAutoSelection GraceIOVirtualization HypervStrictCheck \
+         IOMMUFD KubevirtSeccompProfile MultiArchitecture NodeRestriction OptOutRoleAggregation PCINUMAAwareTopology \
          PodSecondaryInterfaceNamingUpgrade Root SRIOV VMStatsCollector",
         Behind::Nothing(NOT_HERE),
     ),

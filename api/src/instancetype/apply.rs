@@ -10,6 +10,8 @@ use crate::v1::{
 
 /// All of it, in per cent.
 const WHOLE: i128 = 100;
+/// KubeVirt's spelling of `dedicatedCpuPlacement` where both set it.
+const SENT_PLACEMENT: &str = "dedicatedCPUPlacement";
 
 /// What both set. Each has the place in the template; its message names that in the instancetype.
 struct Conflicts {
@@ -22,7 +24,8 @@ impl Conflicts {
     fn note(&mut self, is_set: bool, place: &str, source: &str) {
         if is_set {
             let path = self.at.child(place);
-            self.found.push(conflict(path, source));
+            let sent = path.as_str().replace("dedicatedCpuPlacement", SENT_PLACEMENT);
+            self.found.push(conflict(path, source).field(sent));
         }
     }
 }

@@ -69,7 +69,7 @@ pub fn review(manifest: &Value, config: &ClusterConfig) -> Admission {
 }
 
 /// The same for a machine of which the instancetype and the preference are known: the rules judge it with both in its template. The
-/// object that comes back has neither.
+/// object that comes back has of them only what admission writes ([`settle`](crate::instancetype::settle)).
 pub fn review_sized(manifest: &Value, config: &ClusterConfig, sizing: &Sizing) -> Admission {
     let kind = kind_of(manifest);
     let (faults, rest) = inspect(kind, manifest);
@@ -208,6 +208,10 @@ fn machine(mut vm: VirtualMachine, manifest: &Value, known: &Known<'_>) -> Admis
     let config = known.config;
     let written = vm.spec.template.spec.as_ref().map_or(0, |spec| spec.domain.devices.disks.len());
     let template = without_usual_room(&manifest["spec"]["template"]["spec"], || vmi_of(&vm), config);
+    // Before the defaults of the cluster: what the preference prefers.
+    if let Some(preference) = &known.sizing.preference {
+        instancetype::settle(&mut vm, preference);
+    }
     default_vm(&mut vm, config);
     let whole = whole::of(&vm, known.sizing, config);
     let ValidationVerdict { faults, mut warnings } = verdict(&whole.vm, config, whole.is_complete);

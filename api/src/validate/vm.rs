@@ -87,7 +87,7 @@ fn matchers(vm: &VirtualMachine, report: &mut Report) {
         let is_inferred = !matcher.infer_from_volume.is_empty();
         if is_inferred && !matcher.name.is_empty() {
             report.push(
-                invalid(at.child("name"), "it is named, and inferred from a volume too")
+                unsupported(at.child("name"), "it is named, and inferred from a volume too")
                     .instead("keep one of `name` and `inferFromVolume`"),
             );
         }
@@ -110,7 +110,7 @@ fn matchers(vm: &VirtualMachine, report: &mut Report) {
         let policy = matcher.failure_policy;
         if !policy.is_empty() && !FAILURE_POLICIES.contains(&policy) {
             report.push(
-                unsupported(at.child("inferFromVolumeFailurePolicy"), format!("there is no policy `{policy}`"))
+                invalid(at.child("inferFromVolumeFailurePolicy"), format!("there is no policy `{policy}`"))
                     .instead(one_of(policy, FAILURE_POLICIES)),
             );
         }

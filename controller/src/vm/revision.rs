@@ -47,8 +47,8 @@ pub(super) fn is_of(revision: &ControllerRevision, vm: &VirtualMachine) -> bool 
     vm.metadata.uid.as_ref().is_some_and(|uid| controllers.any(|owner| owner == uid))
 }
 
-/// Whether the template of a machine, or what it is sized by, is another one than at the start. As JSON: what is left out and what is empty are the
-/// same there.
+/// Whether the template of a machine, or what it is sized by, is another one than at the start. As JSON: what is left out and
+/// what is empty are the same there.
 pub(super) fn differs(started: &VirtualMachineSpec, now: &VirtualMachineSpec) -> bool {
     let made_of = |spec: &VirtualMachineSpec| -> Option<Value> {
         serde_json::to_value([

@@ -2,7 +2,7 @@
 
 use super::{fill, fill_text};
 use crate::instancetype::{DevicePreferences, VirtualMachinePreferenceSpec};
-use crate::v1::{Devices, Disk, DiskTarget, Interface, VideoDevice, VirtualMachineInstanceSpec, non_empty};
+use crate::v1::{Devices, Disk, Interface, VirtualMachineInstanceSpec, non_empty};
 
 /// Which devices a machine has without their being written: decided before any of them is added.
 pub(crate) fn automatic(preference: &VirtualMachinePreferenceSpec, devices: &mut Devices) {
@@ -63,7 +63,7 @@ fn models(preferred: &DevicePreferences, devices: &mut Devices) {
     }
     let has_screen = devices.autoattach_graphics_device != Some(false);
     if has_screen && non_empty(&preferred.preferred_video_type).is_some() {
-        let video = devices.video.get_or_insert_with(VideoDevice::default);
+        let video = devices.video.get_or_insert_default();
         fill_text(&mut video.r#type, &preferred.preferred_video_type);
     }
 }
@@ -77,7 +77,7 @@ fn fill_disk(preferred: &DevicePreferences, disk: &mut Disk) {
         fill_text(&mut lun.bus, &preferred.preferred_lun_bus);
         return;
     }
-    let target = disk.disk.get_or_insert_with(DiskTarget::default);
+    let target = disk.disk.get_or_insert_default();
     fill_text(&mut target.bus, &preferred.preferred_disk_bus);
     let is_virtio = target.bus.as_deref() == Some("virtio");
     fill(&mut disk.block_size, &preferred.preferred_disk_block_size);
