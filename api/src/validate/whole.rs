@@ -64,3 +64,28 @@ impl Whole<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::cluster::ClusterConfig;
+    use crate::instancetype::{Role, Sizing};
+    use crate::validate::{Object, review_sized};
+
+    #[test]
+    fn what_a_preference_prefers_precedes_the_defaults_of_the_cluster() {
+        let vm = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "a"},
+            "spec": {"runStrategy": "Always", "preference": {"name": "p"},
+                "template": {"spec": {"domain": {"devices": {}, "memory": {"guest": "64Mi"}}}}},
+        });
+        let mut sizing = Sizing::default();
+        sizing.take(Role::Preference, &json!({"machine": {"preferredMachineType": "pc-q35-7.2"}})).unwrap();
+        let admission = review_sized(&vm, &ClusterConfig::offline(), &sizing);
+        assert_eq!(admission.faults, []);
+        let Some(Object::VirtualMachine(vm)) = admission.object else { panic!("no machine") };
+        let machine = vm.spec.template.spec.unwrap().domain.machine.unwrap();
+        assert_eq!(machine.r#type.as_deref(), Some("pc-q35-7.2"));
+    }
+}
