@@ -6,10 +6,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kind::Kind;
+use crate::instancetype;
+use crate::kind::{Kind, SIZES};
 use crate::schema;
 
-/// The group of all kinds.
+/// The group of machines, instances and settings.
 pub const GROUP: &str = "kubevirt.io";
 /// The version that is stored.
 pub const STORED_VERSION: &str = "v1";
@@ -24,6 +25,46 @@ struct Naming {
     columns: &'static [Column],
     subresources: Subresources,
     rules: &'static [Rule],
+    versions: Versions,
+}
+
+/// The group of a kind, and its versions.
+#[derive(Clone, Copy, PartialEq)]
+enum Versions {
+    /// `kubevirt.io`: the older version is deprecated.
+    OfMachines,
+    /// `instancetype.kubevirt.io`: the older version is stored, for clients of either.
+    OfSizes,
+}
+
+impl Versions {
+    const fn group(self) -> &'static str {
+        match self {
+            Self::OfMachines => GROUP,
+            Self::OfSizes => instancetype::GROUP,
+        }
+    }
+
+    const fn newer(self) -> &'static str {
+        match self {
+            Self::OfMachines => STORED_VERSION,
+            Self::OfSizes => instancetype::NEW_VERSION,
+        }
+    }
+
+    const fn older(self) -> &'static str {
+        match self {
+            Self::OfMachines => OLD_VERSION,
+            Self::OfSizes => instancetype::STORED_VERSION,
+        }
+    }
+
+    const fn stored(self) -> &'static str {
+        match self {
+            Self::OfMachines => STORED_VERSION,
+            Self::OfSizes => instancetype::STORED_VERSION,
+        }
+    }
 }
 
 /// A column of `kubectl get`.
@@ -67,6 +108,7 @@ const VIRTUAL_MACHINE: Naming = Naming {
         rule: "has(self.running) != has(self.runStrategy)",
         message: "write exactly one of running and runStrategy",
     }],
+    versions: Versions::OfMachines,
 };
 
 const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
@@ -89,6 +131,7 @@ const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
     ],
     subresources: Subresources::None,
     rules: &[],
+    versions: Versions::OfMachines,
 };
 
 const KUBEVIRT: Naming = Naming {
@@ -98,31 +141,82 @@ const KUBEVIRT: Naming = Naming {
     columns: &[AGE, Column { name: "Phase", of: "string", path: ".status.phase", priority: 0 }],
     subresources: Subresources::Status,
     rules: &[],
+    versions: Versions::OfMachines,
 };
 
-/// The kinds that have a definition, in the order in which they are installed.
-pub const KINDS: [Kind; 3] = [Kind::KubeVirt, Kind::VirtualMachine, Kind::VirtualMachineInstance];
+const INSTANCETYPE: Naming = size(
+    "virtualmachineinstancetypes",
+    "virtualmachineinstancetype",
+    &["vminstancetype", "vminstancetypes", "vmf", "vmfs"],
+);
 
-/// The CustomResourceDefinition of a kind, or nothing for kinds that are not of [`GROUP`].
+const CLUSTER_INSTANCETYPE: Naming = size(
+    "virtualmachineclusterinstancetypes",
+    "virtualmachineclusterinstancetype",
+    &["vmclusterinstancetype", "vmclusterinstancetypes", "vmcf", "vmcfs"],
+);
+
+const PREFERENCE: Naming =
+    size("virtualmachinepreferences", "virtualmachinepreference", &["vmpref", "vmprefs", "vmp", "vmps"]);
+
+const CLUSTER_PREFERENCE: Naming =
+    size("virtualmachineclusterpreferences", "virtualmachineclusterpreference", &["vmcp", "vmcps"]);
+
+const fn size(plural: &'static str, singular: &'static str, short: &'static [&'static str]) -> Naming {
+    Naming {
+        plural,
+        singular,
+        short,
+        columns: &[AGE],
+        subresources: Subresources::None,
+        rules: &[],
+        versions: Versions::OfSizes,
+    }
+}
+
+/// The kinds that have a definition, in the order in which they are installed.
+pub const KINDS: [Kind; 7] = {
+    let [instancetype, cluster_instancetype, preference, cluster_preference] = SIZES;
+    [
+        Kind::KubeVirt,
+        Kind::VirtualMachine,
+        Kind::VirtualMachineInstance,
+        instancetype,
+        cluster_instancetype,
+        preference,
+        cluster_preference,
+    ]
+};
+
+const fn naming(kind: Kind) -> Option<Naming> {
+    match kind {
+        Kind::VirtualMachine => Some(VIRTUAL_MACHINE),
+        Kind::VirtualMachineInstance => Some(VIRTUAL_MACHINE_INSTANCE),
+        Kind::KubeVirt => Some(KUBEVIRT),
+        Kind::VirtualMachineInstancetype => Some(INSTANCETYPE),
+        Kind::VirtualMachineClusterInstancetype => Some(CLUSTER_INSTANCETYPE),
+        Kind::VirtualMachinePreference => Some(PREFERENCE),
+        Kind::VirtualMachineClusterPreference => Some(CLUSTER_PREFERENCE),
+        Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => None,
+    }
+}
+
+/// The CustomResourceDefinition of a kind, or nothing for kinds that have none here.
 pub fn definition(kind: Kind) -> Option<Value> {
-    let naming = match kind {
-        Kind::VirtualMachine => VIRTUAL_MACHINE,
-        Kind::VirtualMachineInstance => VIRTUAL_MACHINE_INSTANCE,
-        Kind::KubeVirt => KUBEVIRT,
-        Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => return None,
-    };
+    let naming = naming(kind)?;
+    let versions = naming.versions;
     let described = schema(kind, &naming)?;
     let bare = without_descriptions(described.clone());
     Some(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": format!("{}.{GROUP}", naming.plural),
+            "name": format!("{}.{}", naming.plural, versions.group()),
             "labels": { "app.kubernetes.io/part-of": "garboard", "kubevirt.io": "" },
         },
         "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
+            "group": versions.group(),
+            "scope": if kind.is_of_cluster() { "Cluster" } else { "Namespaced" },
             "names": {
                 "categories": ["all"],
                 "kind": kind.name(),
@@ -132,8 +226,8 @@ pub fn definition(kind: Kind) -> Option<Value> {
                 "singular": naming.singular,
             },
             "versions": [
-                version(STORED_VERSION, &naming, described),
-                version(OLD_VERSION, &naming, bare),
+                version(versions.newer(), &naming, described),
+                version(versions.older(), &naming, bare),
             ],
         },
     }))
@@ -144,11 +238,11 @@ fn version(name: &str, naming: &Naming, schema: Value) -> Value {
     let mut version = json!({
         "name": name,
         "served": true,
-        "storage": name == STORED_VERSION,
+        "storage": name == naming.versions.stored(),
         "additionalPrinterColumns": columns,
         "schema": { "openAPIV3Schema": schema },
     });
-    if name == OLD_VERSION {
+    if naming.versions == Versions::OfMachines && name == OLD_VERSION {
         version["deprecated"] = true.into();
         version["deprecationWarning"] = format!("write {GROUP}/{STORED_VERSION}; the fields are the same").into();
     }
@@ -254,13 +348,27 @@ mod tests {
             let versions = definition["spec"]["versions"].as_array().unwrap();
             let stored: Vec<_> = versions.iter().filter(|version| version["storage"] == true).collect();
             assert_eq!((versions.len(), stored.len()), (2, 1));
-            assert_eq!(stored[0]["name"], STORED_VERSION);
+            let (group, version) =
+                if SIZES.contains(&kind) { ("instancetype.kubevirt.io", "v1beta1") } else { (GROUP, STORED_VERSION) };
+            assert_eq!(stored[0]["name"], version);
             assert_eq!(
                 definition["metadata"]["name"],
-                format!("{}.kubevirt.io", definition["spec"]["names"]["plural"].as_str().unwrap())
+                format!("{}.{group}", definition["spec"]["names"]["plural"].as_str().unwrap())
             );
         }
         assert_eq!(definition(Kind::Secret), None);
+    }
+
+    #[test]
+    fn names_and_scopes_of_sizes_are_those_that_clients_ask_for() {
+        for kind in SIZES {
+            let names = definition(kind).unwrap();
+            let (singular, scope) =
+                (kind.name().to_lowercase(), if kind.is_of_cluster() { "Cluster" } else { "Namespaced" });
+            assert_eq!(names["spec"]["names"]["singular"], singular);
+            assert_eq!(names["spec"]["names"]["plural"], format!("{singular}s"));
+            assert_eq!(names["spec"]["scope"], scope, "{singular}");
+        }
     }
 
     #[test]

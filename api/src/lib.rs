@@ -21,6 +21,7 @@ pub mod crd;
 pub mod defaults;
 pub mod fault;
 pub mod fields;
+pub mod instancetype;
 pub mod kind;
 pub mod mac;
 pub mod merge;

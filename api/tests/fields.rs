@@ -7,7 +7,7 @@ mod corpus;
 use std::collections::BTreeMap;
 
 use garboard_api::fields::OURS;
-use garboard_api::kind::Kind;
+use garboard_api::kind::{Kind, SIZES};
 use garboard_api::schema::json_schema;
 use serde_json::Value;
 
@@ -32,6 +32,12 @@ fn every_field_of_an_instance_is_there_and_no_other() {
     agree(Kind::VirtualMachineInstance);
 }
 
+#[test]
+fn every_field_of_instancetypes_and_preferences_is_there_and_no_other() {
+    agree(Kind::VirtualMachineInstancetype);
+    agree(Kind::VirtualMachinePreference);
+}
+
 fn agree(kind: Kind) {
     let published = published(kind);
     let ours = ours(kind, &published);
@@ -54,7 +60,8 @@ fn agree(kind: Kind) {
 
 /// The rows of the published schema. Types that are mappings with rows below them become `object`.
 fn published(kind: Kind) -> Rows {
-    let wanted = format!("v1.{}", kind.name());
+    let version = if SIZES.contains(&kind) { "v1beta1" } else { "v1" };
+    let wanted = format!("{version}.{}", kind.name());
     let file = corpus::text("fields.tsv");
     let cells = file.lines().map(|line| line.split('\t').collect::<Vec<_>>());
     cells

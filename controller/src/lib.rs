@@ -31,6 +31,7 @@ pub mod reconciler;
 pub mod reconcilers;
 pub mod settings;
 pub mod shutdown;
+pub mod sizes;
 pub mod stores;
 pub mod subresources;
 pub mod time;

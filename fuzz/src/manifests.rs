@@ -87,6 +87,8 @@ fn stored(object: &Object) -> Value {
         Object::VirtualMachine(vm) => serde_json::to_value(vm),
         Object::VirtualMachineInstance(vmi) => serde_json::to_value(vmi),
         Object::KubeVirt(settings) => serde_json::to_value(settings),
+        Object::Instancetype(size) => serde_json::to_value(size),
+        Object::Preference(preference) => serde_json::to_value(preference),
     };
     written.expect("an object is JSON")
 }
@@ -96,7 +98,7 @@ fn starts(object: &Object, config: &ClusterConfig) {
     let mut vmi = match object {
         Object::VirtualMachine(vm) => vmi_of(vm),
         Object::VirtualMachineInstance(vmi) => (**vmi).clone(),
-        Object::KubeVirt(_) => return,
+        Object::KubeVirt(_) | Object::Instancetype(_) | Object::Preference(_) => return,
     };
     let identity = Identity { firmware_uuid: Default::default() };
     default_vmi(&mut vmi, config, &identity);

@@ -1,7 +1,10 @@
 //! `expand-spec` and `expand-vm-spec`: the VirtualMachine that a request carries, and what is answered (KubeVirt's
 //! `pkg/virt-api/rest/expand.go`). Pure.
 
-use garboard_api::{Fault, Kind, VirtualMachine, schema};
+use std::borrow::Cow;
+
+use garboard_api::instancetype::{self, Sizing};
+use garboard_api::{ClusterConfig, Fault, Kind, VirtualMachine, schema};
 use serde_json::{Value, json};
 
 use crate::body::unread;
@@ -65,17 +68,30 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// The answer: instancetypes and preferences do not exist here, so that a machine without them is its own expansion.
+/// The answer: the machine with its instancetype and its preference in its template. One that names neither is its own expansion.
 ///
 /// # Errors
-/// It names one.
-pub fn expanded(vm: &VirtualMachine, refusal: fn(String) -> Refusal) -> Result<Value, Refusal> {
-    if vm.spec.instancetype.is_some() || vm.spec.preference.is_some() {
-        let message =
-            "spec.instancetype and spec.preference are not supported; write what they stand for into spec.template";
-        return Err(refusal(message.to_owned()));
+/// One of the two was not found, or they do not fit; `refusal` makes the answer of the route.
+pub fn expanded(
+    vm: &VirtualMachine,
+    sizing: &Sizing,
+    config: &ClusterConfig,
+    refusal: fn(String) -> Refusal,
+) -> Result<Value, Refusal> {
+    let message = |faults: &[Fault]| {
+        let texts: Vec<String> = faults.iter().take(MOST_CAUSES).map(|fault| shortened(&fault.to_string())).collect();
+        texts.join(", ")
+    };
+    if !sizing.is_complete(vm) {
+        return Err(refusal(message(&sizing.missing)));
     }
-    let mut document = serde_json::to_value(vm).map_err(|error| Refusal::Internal(error.to_string()))?;
+    let names_any = vm.spec.instancetype.is_some() || vm.spec.preference.is_some();
+    let whole = if names_any {
+        Cow::Owned(instancetype::expanded(vm, sizing, config).map_err(|faults| refusal(message(&faults)))?)
+    } else {
+        Cow::Borrowed(vm)
+    };
+    let mut document = serde_json::to_value(&*whole).map_err(|error| Refusal::Internal(error.to_string()))?;
     document["apiVersion"] = json!(garboard_api::v1::API_VERSION);
     document["kind"] = json!(KIND);
     Ok(document)
@@ -109,7 +125,8 @@ mod tests {
         for body in bodies {
             let vm = carried("n", &body).unwrap();
             assert_eq!(vm.metadata.namespace.as_deref(), Some("n"));
-            let answer = expanded(&vm, Refusal::BadRequest).unwrap();
+            let config = ClusterConfig::default();
+            let answer = expanded(&vm, &Sizing::default(), &config, Refusal::BadRequest).unwrap();
             assert_eq!((&answer["kind"], &answer["apiVersion"]), (&json!("VirtualMachine"), &json!("kubevirt.io/v1")));
             assert_eq!(answer["spec"]["template"]["spec"]["domain"]["cpu"]["cores"], 2);
         }
@@ -164,10 +181,25 @@ mod tests {
     }
 
     #[test]
-    fn an_instancetype_is_refused_as_the_route_has_it() {
-        let mut vm: VirtualMachine = carried("n", &vm(|_| {})).unwrap();
-        vm.spec.instancetype = Some(garboard_api::v1::InstancetypeMatcher::default());
-        assert_eq!(expanded(&vm, Refusal::BadRequest).unwrap_err().code(), 400);
-        assert_eq!(expanded(&vm, Refusal::Internal).unwrap_err().code(), 500);
+    fn what_a_machine_names_is_written_out_or_refused_as_the_route_has_it() {
+        let config = ClusterConfig::default();
+        let body = vm(|vm| {
+            vm["spec"]["instancetype"] = json!({"name": "u1.small"});
+            vm["spec"]["template"]["spec"]["domain"] = json!({"devices": {}});
+        });
+        let mut vm: VirtualMachine = carried("n", &body).unwrap();
+        let mut sizing = Sizing::default();
+        assert_eq!(expanded(&vm, &sizing, &config, Refusal::BadRequest).unwrap_err().code(), 400, "it was not found");
+        assert_eq!(expanded(&vm, &sizing, &config, Refusal::Internal).unwrap_err().code(), 500);
+        let size = json!({"cpu": {"guest": 3}, "memory": {"guest": "2Gi"}});
+        sizing.take(instancetype::Role::Instancetype, &size).unwrap();
+        let answer = expanded(&vm, &sizing, &config, Refusal::BadRequest).unwrap();
+        assert_eq!(answer["spec"]["template"]["spec"]["domain"]["cpu"]["sockets"], 3);
+        assert_eq!(answer["spec"]["instancetype"], Value::Null);
+        let cpu = &mut vm.spec.template.spec.as_mut().unwrap().domain.cpu;
+        cpu.get_or_insert_default().sockets = Some(1);
+        let refusal = expanded(&vm, &sizing, &config, Refusal::BadRequest).unwrap_err();
+        let message = refusal.status(None).message.unwrap();
+        assert!(message.contains("domain.cpu.sockets") && message.contains("spec.cpu.guest"), "{message}");
     }
 }

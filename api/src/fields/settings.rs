@@ -54,7 +54,7 @@ pub(super) const CONFIGURATION: &[Line] = &[
          architectureConfiguration.amd64.machineType architectureConfiguration.defaultArchitecture \
          developerConfiguration.cpuAllocationRatio developerConfiguration.disabledFeatureGates[] \
          developerConfiguration.featureGates[] developerConfiguration.memoryOvercommit \
-         developerConfiguration.useEmulation network.defaultNetworkInterface \
+         developerConfiguration.useEmulation instancetype.referencePolicy network.defaultNetworkInterface \
          network.permitBridgeInterfaceOnPodNetwork",
         CONFIG,
     ),
@@ -100,13 +100,18 @@ pub(super) const CONFIGURATION: &[Line] = &[
         "machine types and firmware are those of the launcher's image; the default machine type is \
          `architectureConfiguration.amd64.machineType`",
     ),
+    unfollowed(
+        "configuration",
+        "commonInstancetypesDeployment",
+        "the common instancetypes and preferences are a manifest of their own, which is installed beside Garboard",
+    ),
     unfollowed("configuration", "migrations developerConfiguration.minimumClusterTSCFrequency", NOT_MOVED),
     unfollowed("configuration", "mediatedDevicesConfiguration permittedHostDevices", NO_DEVICES),
     unfollowed(
         "configuration",
-        "changedBlockTrackingLabelSelectors commonInstancetypesDeployment confidentialCompute \
+        "changedBlockTrackingLabelSelectors confidentialCompute \
          developerConfiguration.diskVerification developerConfiguration.minimumReservePVCBytes \
-         developerConfiguration.pvcTolerateLessSpaceUpToPercent hypervisors instancetype ksmConfiguration \
+         developerConfiguration.pvcTolerateLessSpaceUpToPercent hypervisors ksmConfiguration \
          memBalloonStatsPeriod minCPUModel obsoleteCPUModels persistentReservationConfiguration \
          roleAggregationStrategy selinuxLauncherType smbios supportContainerResources supportedGuestAgentVersions \
          virtTemplateDeployment virtualMachineInstancesPerNode virtualMachineOptions network.binding \

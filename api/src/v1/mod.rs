@@ -38,9 +38,9 @@ pub use domain::{
     Watchdog,
 };
 pub use kubevirt::{
-    ArchConfiguration, ArchSpecificConfiguration, CertConfig, DeveloperConfiguration, KubeVirt,
-    KubeVirtCertificateRotateStrategy, KubeVirtCondition, KubeVirtConfiguration, KubeVirtSelfSignConfiguration,
-    KubeVirtSpec, KubeVirtStatus, LiveUpdateConfiguration, NetworkConfiguration,
+    ArchConfiguration, ArchSpecificConfiguration, CertConfig, DeveloperConfiguration, InstancetypeConfiguration,
+    KubeVirt, KubeVirtCertificateRotateStrategy, KubeVirtCondition, KubeVirtConfiguration,
+    KubeVirtSelfSignConfiguration, KubeVirtSpec, KubeVirtStatus, LiveUpdateConfiguration, NetworkConfiguration,
 };
 pub use network::{ClaimRequest, MultusNetwork, Network, PodNetwork};
 pub use present::Present;

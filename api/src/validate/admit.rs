@@ -10,13 +10,14 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::report::{Report, printable};
-use super::{ValidationVerdict, kubevirt, validate_vm, validate_vmi};
+use super::{ValidationVerdict, kubevirt, sizes, validate_vmi, verdict, whole};
 use crate::cluster::ClusterConfig;
 use crate::crd::GROUP;
 use crate::defaults::{Identity, default_vm, default_vmi, vmi_of};
 use crate::fault::{Fault, FaultCode, FieldPath};
 use crate::fields::{self, Judgement, Setting};
-use crate::kind::{Kind, kind_of};
+use crate::instancetype::{self, Sizing, VirtualMachineInstancetype, VirtualMachinePreference};
+use crate::kind::{Kind, SIZES, kind_of};
 use crate::quantity::Quantity;
 use crate::schema::inspect_as;
 use crate::v1::{API_VERSION, KubeVirt, VirtualMachine, VirtualMachineInstance};
@@ -30,6 +31,10 @@ pub enum Object {
     VirtualMachineInstance(Box<VirtualMachineInstance>),
     /// The settings of a cluster.
     KubeVirt(Box<KubeVirt>),
+    /// An instancetype, of a namespace or of the cluster.
+    Instancetype(Box<VirtualMachineInstancetype>),
+    /// A preference, of a namespace or of the cluster.
+    Preference(Box<VirtualMachinePreference>),
 }
 
 /// The answer to an object.
@@ -53,16 +58,28 @@ pub fn admit(manifest: &Value, config: &ClusterConfig) -> Admission {
     if !faults.is_empty() && kind != Kind::KubeVirt {
         return Admission { faults, ..Admission::default() };
     }
-    with_structural(faults, judge(kind, manifest, rest, config))
+    with_structural(faults, judge(kind, manifest, rest, &Known { config, sizing: &Sizing::default() }))
 }
 
 /// Answers with every mistake at once: structural faults, and those that the rules find in the rest.
 ///
 /// What only follows from a structural fault (a volume without a source, because its source was misspelt) is left out.
 pub fn review(manifest: &Value, config: &ClusterConfig) -> Admission {
+    review_sized(manifest, config, &Sizing::default())
+}
+
+/// The same for a machine of which the instancetype and the preference are known: the rules judge it with both in its template. The
+/// object that comes back has of them only what admission writes ([`settle`](crate::instancetype::settle)).
+pub fn review_sized(manifest: &Value, config: &ClusterConfig, sizing: &Sizing) -> Admission {
     let kind = kind_of(manifest);
     let (faults, rest) = inspect(kind, manifest);
-    with_structural(faults, judge(kind, manifest, rest, config))
+    with_structural(faults, judge(kind, manifest, rest, &Known { config, sizing }))
+}
+
+/// What is known beside the manifest.
+struct Known<'a> {
+    config: &'a ClusterConfig,
+    sizing: &'a Sizing,
 }
 
 fn with_structural(faults: Vec<Fault>, mut admission: Admission) -> Admission {
@@ -84,10 +101,11 @@ fn touches(one: &FieldPath, other: &FieldPath) -> bool {
 }
 
 /// Judges what is structurally right of a manifest, `rest`. Of KubeVirt's settings the table has to see all.
-fn judge(kind: Kind, manifest: &Value, rest: Value, config: &ClusterConfig) -> Admission {
+fn judge(kind: Kind, manifest: &Value, rest: Value, known: &Known<'_>) -> Admission {
+    let config = known.config;
     match kind {
         Kind::VirtualMachine => match serde_json::from_value(rest.clone()) {
-            Ok(vm) => machine(vm, &rest, config),
+            Ok(vm) => machine(vm, &rest, known),
             Err(error) => undecodable(&error),
         },
         Kind::VirtualMachineInstance => match serde_json::from_value(rest.clone()) {
@@ -96,6 +114,16 @@ fn judge(kind: Kind, manifest: &Value, rest: Value, config: &ClusterConfig) -> A
         },
         Kind::KubeVirt => match serde_json::from_value(rest) {
             Ok(object) => settings(object, &manifest["spec"]),
+            Err(error) => undecodable(&error),
+        },
+        Kind::VirtualMachineInstancetype | Kind::VirtualMachineClusterInstancetype => {
+            match serde_json::from_value(rest) {
+                Ok(object) => sizes::instancetype(object, config),
+                Err(error) => undecodable(&error),
+            }
+        }
+        Kind::VirtualMachinePreference | Kind::VirtualMachineClusterPreference => match serde_json::from_value(rest) {
+            Ok(object) => sizes::preference(object, config),
             Err(error) => undecodable(&error),
         },
         Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => {
@@ -113,6 +141,13 @@ fn foreign(manifest: &Value) -> Fault {
         let text = format!("`{version}` is not a version of {kind} that is served");
         let fault = Fault::new(FieldPath::from("apiVersion"), FaultCode::NotSupported, text);
         return fault.instead(format!("write `{API_VERSION}`"));
+    }
+    if version.strip_prefix(instancetype::GROUP).is_some_and(|rest| rest.starts_with('/'))
+        && SIZES.iter().any(|size| size.name() == kind)
+    {
+        let text = format!("`{version}` is not a version of {kind} that is served");
+        let fault = Fault::new(FieldPath::from("apiVersion"), FaultCode::NotSupported, text);
+        return fault.instead(format!("write `{}/{}`", instancetype::GROUP, instancetype::STORED_VERSION));
     }
     let text = match (kind, version) {
         ("", _) => "the object has no `kind`".to_owned(),
@@ -169,31 +204,51 @@ fn instance(mut vmi: VirtualMachineInstance, manifest: &Value, config: &ClusterC
     Admission { faults, warnings, object }
 }
 
-fn machine(mut vm: VirtualMachine, manifest: &Value, config: &ClusterConfig) -> Admission {
+fn machine(mut vm: VirtualMachine, manifest: &Value, known: &Known<'_>) -> Admission {
+    let config = known.config;
     let written = vm.spec.template.spec.as_ref().map_or(0, |spec| spec.domain.devices.disks.len());
     let template = without_usual_room(&manifest["spec"]["template"]["spec"], || vmi_of(&vm), config);
+    // Before the defaults of the cluster: what the preference prefers.
+    if let Some(preference) = &known.sizing.preference {
+        instancetype::settle(&mut vm, preference);
+    }
     default_vm(&mut vm, config);
-    let ValidationVerdict { faults, mut warnings } = validate_vm(&vm, config);
+    let whole = whole::of(&vm, known.sizing, config);
+    let ValidationVerdict { faults, mut warnings } = verdict(&whole.vm, config, whole.is_complete);
     let mut report = Report::from(faults);
     let at = FieldPath::from("spec");
     let inside = at.child("template.metadata");
+    let table = match whole.template() {
+        Some(template) => {
+            let template = without_usual_room(&template, || vmi_of(&whole.vm), config);
+            of_instance(&template, &at.child("template.spec"), config)
+        }
+        None => of_instance(&template, &at.child("template.spec"), config),
+    };
+    let annotated = whole.annotated().unwrap_or_else(|| manifest["spec"]["template"]["metadata"].clone());
     for found in [
         fields::judge(&fields::MACHINE, &manifest["spec"], &at, Setting::of(config)),
         fields::judge_annotations(fields::OF_MACHINES, &manifest["metadata"], &FieldPath::from("metadata")),
-        of_instance(&template, &at.child("template.spec"), config),
-        fields::judge_annotations(fields::ANNOTATIONS, &manifest["spec"]["template"]["metadata"], &inside),
+        table,
+        fields::judge_annotations(fields::ANNOTATIONS, &annotated, &inside),
     ] {
         warnings.extend(collect(found, &mut report));
     }
-    let faults = report.into_faults();
-    if !warnings.is_empty() {
-        name_the_volume(&mut warnings, &vmi_of(&vm), written, "spec.template.spec");
+    let mut faults = report.into_faults();
+    whole.name_the_source(&mut faults, &vm, config);
+    faults.extend(whole.conflicts.iter().cloned().map(printable));
+    warnings.extend(known.sizing.missing.iter().cloned().map(printable));
+    for found in [&mut warnings, &mut faults] {
+        if !found.is_empty() {
+            name_the_volume(found, &vmi_of(&whole.vm), written, "spec.template.spec");
+        }
     }
+    drop(whole);
     let object = faults.is_empty().then(|| Object::VirtualMachine(Box::new(vm)));
     Admission { faults, warnings, object }
 }
 
-fn of_instance(spec: &Value, at: &FieldPath, config: &ClusterConfig) -> Judgement {
+pub(super) fn of_instance(spec: &Value, at: &FieldPath, config: &ClusterConfig) -> Judgement {
     fields::judge(&fields::INSTANCE, spec, at, Setting::of(config))
 }
 

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use garboard_api::defaults::{Identity, default_vmi, vmi_of};
+use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::{ClusterConfig, VirtualMachine, VirtualMachineInstance};
 use garboard_machine::facts::HostFacts;
 use garboard_plan::{AcceleratorChoice, LaunchPlan, PlanOptions, StoredMachine, plan};
@@ -23,6 +24,7 @@ use crate::operate::CONTROLLER;
 use crate::operate::emulation::{EmulationSetting, kubevirts};
 use crate::options::Output;
 use crate::output::note;
+use crate::subresource::GROUP;
 
 /// Everything a plan is made of.
 struct Input {
@@ -62,7 +64,7 @@ fn of_machine(kubectl: &Kubectl, name: &str) -> anyhow::Result<Input> {
         return of_pod(kubectl, pod, order, name);
     }
     let accelerator = accelerator(kubectl);
-    let Some(vmi) = object_of(machine) else {
+    let Some(vmi) = object_of(kubectl, machine).map_err(failed)? else {
         return Err(exit_error(NOT_FOUND, find::unknown(kubectl, name)));
     };
     let host =
@@ -105,8 +107,26 @@ fn file<T: DeserializeOwned>(kubectl: &Kubectl, place: &Place, name: &str) -> Re
     serde_json::from_slice(&bytes).map_err(|error| Failure::Other(format!("{name} is of another release: {error}")))
 }
 
-fn object_of(machine: Machine) -> Option<VirtualMachineInstance> {
-    machine.vmi.or_else(|| machine.vm.as_ref().map(vmi_of))
+fn object_of(kubectl: &Kubectl, machine: Machine) -> Result<Option<VirtualMachineInstance>, Failure> {
+    match (machine.vmi, &machine.vm) {
+        (Some(vmi), _) => Ok(Some(vmi)),
+        (None, Some(vm)) => instance_of(kubectl, vm).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The instance that a machine would have. The cluster writes out what its instancetype and preference stand for.
+fn instance_of(kubectl: &Kubectl, vm: &VirtualMachine) -> Result<VirtualMachineInstance, Failure> {
+    if vm.spec.instancetype.is_none() && vm.spec.preference.is_none() {
+        return Ok(vmi_of(vm));
+    }
+    let namespace = vm.metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+    let path = format!("{}{GROUP}/namespaces/{namespace}/expand-vm-spec", kubectl.server_path());
+    let unread = |error: serde_json::Error| Failure::Other(format!("the expanded machine cannot be read: {error}"));
+    let body = serde_json::to_vec(vm).map_err(unread)?;
+    let answer = kubectl.feed(&["replace", "--raw", &path, "-f", "-"], &body)?;
+    let whole: VirtualMachine = serde_json::from_slice(&answer).map_err(unread)?;
+    Ok(vmi_of(&whole))
 }
 
 /// For a node without known facts: a plain one, with the QEMU of the launcher's image.
@@ -147,7 +167,7 @@ fn of_file(kubectl: &Kubectl, file: &Path) -> anyhow::Result<Input> {
         return Err(exit_error(BAD_INPUT, text));
     };
     let vmi = if object["kind"] == "VirtualMachine" {
-        vmi_of(&serde_json::from_value::<VirtualMachine>(object.clone())?)
+        instance_of(kubectl, &serde_json::from_value::<VirtualMachine>(object.clone())?).map_err(failed)?
     } else {
         serde_json::from_value(object.clone())?
     };

@@ -23,6 +23,7 @@ use super::{evacuation, forward, guest, instance, not_here, refused, screenshot,
 use crate::context::FIELD_MANAGER;
 use crate::nodes::control::Requester;
 use crate::pod;
+use crate::sizes;
 
 /// The API server's answer to a JSON patch whose `test` fails (`k8s.io/apimachinery/pkg/api/errors`, status 422).
 const TEST_FAILED: &str = "the server rejected our request due to an error in our request";
@@ -99,11 +100,11 @@ async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -
         }
         Action::ExpandSpec => {
             let vm = machine(serving, call).await?;
-            Ok(Json(expand::expanded(&vm, Refusal::Internal)?).into_response())
+            expanded(serving, vm, Refusal::Internal).await
         }
         Action::ExpandVmSpec => {
             let vm = expand::carried(call.namespace, body)?;
-            Ok(Json(expand::expanded(&vm, Refusal::BadRequest)?).into_response())
+            expanded(serving, vm, Refusal::BadRequest).await
         }
         Action::Ask(question) => instance::change(serving, call, &by, question, body).await,
         Action::Read(what) => guest::read(serving, call, &by, what).await,
@@ -113,6 +114,18 @@ async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -
         Action::CancelEvacuation => evacuation::cancel(serving, call, body).await,
         Action::Refuse(what) => Err(not_here::refusal(serving, call, what).await),
     }
+}
+
+/// A machine with what it names written out; `refusal` makes the answer for what does not exist or fit.
+async fn expanded(
+    serving: &Serving,
+    mut vm: VirtualMachine,
+    refusal: fn(String) -> Refusal,
+) -> Result<Response, Refusal> {
+    let (client, config) = (&serving.context.client, serving.context.settings.borrow().config.clone());
+    sizes::infer(client, &mut vm).await.map_err(internal)?.map_err(|fault| refusal(fault.to_string()))?;
+    let (sizing, _) = sizes::find(client, &vm).await.map_err(internal)?;
+    Ok(Json(expand::expanded(&vm, &sizing, &config, refusal)?).into_response())
 }
 
 async fn power(

@@ -11,7 +11,7 @@ use kube::{Api, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step, World};
-use super::{kept, record, status};
+use super::{kept, record, sizes, status};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, is_refusal, made_by_us, observed_versions, while_trying};
 use crate::data_volumes;
 use crate::events::NewEvent;
@@ -44,6 +44,9 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
         return Ok(());
     }
     write_status(context, vm, decision).await?;
+    for name in sizes::dropped(decision) {
+        sizes::apply::drop_copy(context, vm, name).await;
+    }
     let failed = status::failed_import(vm, &decision.status);
     failed.into_iter().for_each(|event| context.record(&vm.object_ref(&()), event));
     Ok(())
@@ -71,6 +74,9 @@ fn failure_of(step: &Step, error: &ReconcileError) -> Failure {
         Step::Unhalt => (Reason::FailedUpdate, "start the machine".to_owned()),
         Step::Annotate { .. } => (Reason::FailedUpdate, "write to the VirtualMachineInstance".to_owned()),
         Step::Keep { .. } => (Reason::FailedUpdate, "keep the firmware's identity of the machine".to_owned()),
+        Step::KeepCopy { .. } => (Reason::FailedCreate, sizes::apply::ACTION.to_owned()),
+        Step::DropCopy { .. } => (Reason::FailedDelete, "delete a copy of the instancetype or preference".to_owned()),
+        Step::Expand { .. } => (Reason::FailedUpdate, "write the instancetype into the machine".to_owned()),
         Step::RemoveFinalizer { .. } => (Reason::FailedDelete, "remove the finalizer of the machine".to_owned()),
     };
     let may_not_read = matches!(step, Step::CreateDataVolume { .. })
@@ -152,6 +158,9 @@ async fn take(
             settled(unread::patch::<Machines>(&context.client, object, &params, &Patch::Merge(patch)).await)?;
         }
         Step::Keep { value } => keep(context, vm, value).await?,
+        Step::KeepCopy { object } => sizes::apply::keep(context, object).await?,
+        Step::DropCopy { .. } => {} // After the status, which names it still.
+        Step::Expand { spec } => sizes::apply::expand(context, vm, spec).await?,
         Step::RemoveFinalizer { rest } => {
             let machines: Api<Cached<Machines>> = Api::namespaced(context.client.clone(), namespace);
             // The list is of this version: one that another program has removed since may not be added again.
@@ -293,7 +302,9 @@ fn owned_fields(status: &VirtualMachineStatus) -> VirtualMachineStatus {
         conditions: status.conditions.clone(),
         created: status.created,
         desired_generation: status.desired_generation,
+        instancetype_ref: status.instancetype_ref.clone(),
         observed_generation: status.observed_generation,
+        preference_ref: status.preference_ref.clone(),
         printable_status: status.printable_status.clone(),
         ready: status.ready,
         run_strategy: status.run_strategy.clone(),

@@ -23,14 +23,13 @@ use garboard_api::v1::{
 };
 use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachine, VirtualMachineInstance, default_vmi, vmi_of};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::DynamicObject;
 
 use super::kept::{self, Keeping};
+use super::sizes::{self, Sizes};
+pub use super::step::Step;
 use super::{revision, status};
 use crate::data_volumes::{self, DataVolumeProgress, ProgressByName};
-use crate::descheduler::{self, Changes};
+use crate::descheduler;
 use crate::time::stamp;
 
 /// How often a DataVolume is looked at that waiting does not help, while its machine is not to run.
@@ -56,6 +55,15 @@ pub struct World {
     pub chance: u64,
     /// The cluster's settings.
     pub config: Arc<ClusterConfig>,
+    /// The instancetype and the preference of the machine; looked for only where they are needed.
+    pub sizes: Sizes,
+}
+
+impl World {
+    /// The machine as its instance is made of it: with instancetype and preference in its template.
+    pub(super) fn whole(&self) -> &VirtualMachine {
+        self.sizes.sized.as_deref().unwrap_or(&self.vm)
+    }
 }
 
 /// What is to be done.
@@ -67,65 +75,6 @@ pub struct Decision {
     pub status: VirtualMachineStatus,
     /// When to look again although nothing happened.
     pub recheck: Option<Duration>,
-}
-
-/// One change.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Make a DataVolume of one of the templates.
-    CreateDataVolume {
-        /// Its name.
-        name: String,
-        /// The object.
-        object: Box<DynamicObject>,
-        /// The claim that it copies, if it does not exist.
-        absent_source: Option<String>,
-        /// There is a claim of its name, which the importer may hand over to it. If it refuses, the claim is used as it is.
-        is_claimed: bool,
-    },
-    /// Write down what is started.
-    RecordRevision {
-        /// The record.
-        object: Box<ControllerRevision>,
-        /// The machine was started last from another generation: also where this record is there already, there may be one of an
-        /// earlier start, which is of no use any more.
-        replaces: bool,
-    },
-    /// Make the instance.
-    CreateVmi(Box<VirtualMachineInstance>),
-    /// Have the instance stopped and removed; only this one, not a later one of its name.
-    DeleteVmi {
-        /// Its UID.
-        uid: String,
-    },
-    /// Become the owner of an instance that has none: an earlier machine of this name left it running.
-    AdoptVmi {
-        /// The instance's UID.
-        uid: String,
-        /// As it was looked at: an owner that was taken off since is not put back.
-        resource_version: Option<String>,
-        /// Ourselves, after those that it has.
-        owners: Vec<OwnerReference>,
-    },
-    /// Change annotations of the instance: it is still what its machine would make, or the template has others for a descheduler.
-    Annotate {
-        /// The instance's UID.
-        uid: String,
-        /// Their new values.
-        annotations: Changes,
-    },
-    /// Let a halted machine run always: a start was asked for.
-    Unhalt,
-    /// Write on the machine how its guest identifies it, where a backup without the status has it.
-    Keep {
-        /// Value of the annotation.
-        value: String,
-    },
-    /// Let the machine's object go.
-    RemoveFinalizer {
-        /// Those that stay.
-        rest: Vec<String>,
-    },
 }
 
 /// Decides.
@@ -140,6 +89,12 @@ pub fn decide(world: &World) -> Decision {
         leave(world, &mut decision);
     } else if let Some(step) = adoption(world) {
         decision.steps.push(step);
+    } else if is_ours(world) && sizes::refuse(world, &mut decision) {
+        return decision;
+    } else if is_ours(world) && sizes::settle(world, &mut decision) {
+        // The watch brings what was written, and then the machine is started.
+        status::fill(world, false, &mut decision.status);
+        return decision;
     } else if is_ours(world) {
         follow_strategy(world, &mut decision);
         if let Err(message) = kept::stored(&world.vm)
@@ -429,7 +384,7 @@ fn record(vm: &VirtualMachine) -> Option<Step> {
 
 /// The instance as it is created: with everything that is filled in, and the status it begins with.
 pub(super) fn instance(world: &World) -> VirtualMachineInstance {
-    let mut vmi = vmi_of(&world.vm);
+    let mut vmi = vmi_of(world.whole());
     if starts_paused(requests(world)) {
         vmi.spec.start_strategy = Some("Paused".to_owned());
     }

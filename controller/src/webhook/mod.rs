@@ -21,6 +21,7 @@ pub(crate) mod listener;
 mod mutate;
 pub mod paths;
 mod server;
+mod sizes;
 mod validate;
 
 use garboard_api::ClusterConfig;
@@ -32,6 +33,7 @@ use crate::stores::ObjectKey;
 
 pub use mutate::mutate;
 pub use server::{Readiness, run};
+pub use sizes::Sizes;
 pub use validate::validate;
 
 /// What is asked.
@@ -47,6 +49,8 @@ pub struct AdmissionContext<'a> {
     pub fresh: Uuid,
     /// The KubeVirt objects that there are.
     pub kubevirts: &'a [ObjectKey],
+    /// The instancetype and the preference of the machine that is judged.
+    pub sizes: &'a Sizes,
 }
 
 /// Who asks.
@@ -83,3 +87,5 @@ impl AdmissionContext<'_> {
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_sizes;

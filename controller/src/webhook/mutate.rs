@@ -2,8 +2,8 @@
 
 use garboard_api::metadata::finalizer;
 use garboard_api::v1::{Firmware, non_empty};
-use garboard_api::validate::{Object, review};
-use garboard_api::{Identity, VirtualMachine, default_vm, default_vmi, merge};
+use garboard_api::validate::{Object, review_sized};
+use garboard_api::{Identity, VirtualMachine, default_vm, default_vmi, instancetype, merge};
 use garboard_plan::FirmwareIdentity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::admission::{AdmissionResponse, Operation};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::answer::{refuse, warn};
-use super::{AdmissionContext, Request, kept};
+use super::{AdmissionContext, Request, kept, sizes};
 
 /// Answers a request of `/mutate`; `now` is when.
 #[must_use]
@@ -21,10 +21,16 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
     if object.metadata.deletion_timestamp.is_some() || is_untouched(request) {
         return response;
     }
-    let written = serde_json::to_value(object).unwrap_or_default();
-    let admission = review(&written, context.config);
-    if !admission.faults.is_empty() {
-        return warn(refuse(response, &admission.faults), &admission.warnings);
+    let original = serde_json::to_value(object).unwrap_or_default();
+    if let Some(fault) = &context.sizes.fault {
+        return refuse(response, std::slice::from_ref(fault));
+    }
+    let written = context.sizes.inferred.as_ref().map_or_else(|| original.clone(), |names| changed(&original, names));
+    let admission = review_sized(&written, context.config, &context.sizes.sizing);
+    let mut faults = admission.faults;
+    faults.extend(sizes::renamed(request));
+    if !faults.is_empty() {
+        return warn(refuse(response, &faults), &admission.warnings);
     }
     let mut response = response;
     if matches!(admission.object, Some(Object::VirtualMachine(_))) {
@@ -36,9 +42,13 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
         Some(Object::VirtualMachineInstance(_)) if request.operation == Operation::Create => {
             instance(&written, context, request, now)
         }
-        Some(Object::VirtualMachineInstance(_) | Object::KubeVirt(_)) | None => Ok(None),
+        Some(
+            Object::VirtualMachineInstance(_) | Object::KubeVirt(_) | Object::Instancetype(_) | Object::Preference(_),
+        )
+        | None => Ok(None),
     };
-    match changes.map(|changes| changes.map(|changes| json_patch::diff(&written, &changed(&written, &changes)))) {
+    let after = changes.map(|changes| changes.map_or_else(|| written.clone(), |changes| changed(&written, &changes)));
+    match after.map(|after| (after != original).then(|| json_patch::diff(&original, &after))) {
         Ok(None) => response,
         Ok(Some(patch)) => {
             response.with_patch(patch).unwrap_or_else(|error| AdmissionResponse::invalid(error.to_string()))
@@ -61,6 +71,10 @@ fn is_untouched(request: &Request) -> bool {
 fn machine(written: &Value, context: &AdmissionContext<'_>, request: &Request) -> serde_json::Result<Option<Value>> {
     let mut vm: VirtualMachine = serde_json::from_value(written.clone())?;
     let before = serde_json::to_value(&vm)?;
+    // Before the defaults of the cluster: what the preference prefers.
+    if let Some(preference) = &context.sizes.sizing.preference {
+        instancetype::settle(&mut vm, preference);
+    }
     default_vm(&mut vm, context.config);
     // What was stored while no webhook judged may be unreadable; it may still be corrected.
     let old = request.old_object.as_ref().and_then(|old| serde_json::to_value(old).ok());

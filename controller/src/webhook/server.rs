@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::bounds::{Limits, bounded};
 use super::listener::{Listener, Places};
 use super::paths::Paths;
-use super::{AdmissionContext, Request, eviction, mutate, validate};
+use super::{AdmissionContext, Request, eviction, mutate, sizes, validate};
 use crate::certificates::serving::{follow, tls};
 use crate::context::Context;
 use crate::shutdown::Stages;
@@ -115,22 +115,24 @@ async fn answer_mutate(
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let now = jiff::Timestamp::now();
-    answer(&context, review, |request, context| mutate(request, context, now)).await
+    let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
+    answer(&context, request, |request, context| mutate(request, context, now)).await
 }
 
 async fn answer_validate(
     State(context): State<Arc<Context>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
-    answer(&context, review, validate).await
+    let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
+    answer(&context, request, validate).await
 }
 
 async fn answer(
     context: &Context,
-    review: AdmissionReview<DynamicObject>,
+    request: Request,
     judge: impl FnOnce(&Request, &AdmissionContext<'_>) -> AdmissionResponse,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
-    let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
+    let sizes = sizes::prepare(&context.client, &request).await;
     let settings = context.settings.borrow().clone();
     let objects = settings.object.iter();
     let kubevirts: Vec<ObjectKey> = objects
@@ -141,6 +143,7 @@ async fn answer(
         namespace: &context.namespace,
         fresh: Uuid::new_v4(),
         kubevirts: &kubevirts,
+        sizes: &sizes,
     };
     let response = span(&request).in_scope(|| {
         let response = judged(|| judge(&request, &context))?;

@@ -5,10 +5,10 @@ use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionResponse, AdmissionReview};
 use serde_json::{Value, json};
 
-use super::{AdmissionContext, Request, mutate, validate};
+use super::{AdmissionContext, Request, Sizes, mutate, validate};
 use crate::stores::ObjectKey;
 
-fn machine() -> Value {
+pub(super) fn machine() -> Value {
     json!({
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm", "namespace": "ns"},
         "spec": {"runStrategy": "Always", "template": {"spec": {"domain": {
@@ -41,7 +41,15 @@ fn request(user: &str, object: &Value, old: Option<&Value>) -> Request {
 
 fn ask(
     judge: impl Fn(&Request, &AdmissionContext<'_>) -> AdmissionResponse,
+    asked: (&str, &Value, Option<&Value>),
+) -> AdmissionResponse {
+    ask_sized(judge, asked, &Sizes::default())
+}
+
+pub(super) fn ask_sized(
+    judge: impl Fn(&Request, &AdmissionContext<'_>) -> AdmissionResponse,
     (user, object, old): (&str, &Value, Option<&Value>),
+    sizes: &Sizes,
 ) -> AdmissionResponse {
     let config = ClusterConfig::offline();
     let kubevirts = [ObjectKey::new("kubevirt", "first")];
@@ -50,6 +58,7 @@ fn ask(
         namespace: "garboard",
         fresh: uuid::Uuid::from_u128(7),
         kubevirts: &kubevirts,
+        sizes,
     };
     judge(&request(user, object, old), &context)
 }

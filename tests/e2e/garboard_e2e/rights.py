@@ -126,6 +126,13 @@ def record(caller: Caller, name: str, of: str = "7f", **owner: Any) -> Request:
     return Request(caller, "POST", f"{REVISIONS}?{DRY}", revision(name, of, **owner))
 
 
+def copy(caller: Caller, name: str, **owner: Any) -> Request:
+    """A new copy of an instancetype."""
+    body = revision(name, "7f", **owner)
+    body["metadata"]["labels"] = {"instancetype.kubevirt.io/object-version": "v1beta1"}
+    return Request(caller, "POST", f"{REVISIONS}?{DRY}", body)
+
+
 def drop(caller: Caller, selector: str = "") -> Request:
     """The deletion of ControllerRevisions by their labels, or of all."""
     return Request(caller, "DELETE", f"{REVISIONS}?{DRY}&labelSelector={quote(selector)}")

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::kubectl::Kubectl;
 
 /// The group and its version that every controller has which serves any.
-const GROUP: &str = "/apis/subresources.kubevirt.io/v1";
+pub(crate) const GROUP: &str = "/apis/subresources.kubevirt.io/v1";
 
 /// Of what a subresource is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::decide::{Decision, Step, World, decide};
+use super::sizes::Sizes;
 use super::status::{because, failed_import, is_known};
 use crate::data_volumes::{DataVolumeProgress, ProgressByName};
 use crate::events::EventReason;
@@ -44,6 +45,7 @@ fn world(strategy: &str) -> World {
         now: Timestamp::UNIX_EPOCH,
         chance: 0,
         config: ClusterConfig::offline().into(),
+        sizes: Sizes::default(),
     }
 }
 
@@ -73,6 +75,9 @@ fn steps(decision: &Decision) -> Vec<&'static str> {
             Step::Annotate { .. } => "annotate",
             Step::Unhalt => "unhalt",
             Step::Keep { .. } => "keep",
+            Step::KeepCopy { .. } => "copy",
+            Step::DropCopy { .. } => "drop",
+            Step::Expand { .. } => "expand",
             Step::RemoveFinalizer { .. } => "release",
         })
     };
@@ -339,6 +344,8 @@ fn carry_out(world: &mut World, decision: Decision) {
                 annotations.insert("garboard.dev/stored-machine".to_owned(), value);
             }
             Step::RemoveFinalizer { rest } => world.vm.metadata.finalizers = Some(rest),
+            // Machines that name an instancetype have tests of their own.
+            Step::KeepCopy { .. } | Step::DropCopy { .. } | Step::Expand { .. } => panic!("no size is named"),
         }
     }
 }

@@ -11,6 +11,7 @@ from garboard_e2e.rights import (
     OF_A_SET,
     OF_NONE,
     REVISIONS,
+    copy,
     drop,
     granted,
     record,
@@ -38,6 +39,11 @@ ROWS = {
     "not under a name of its own": refused(ONLY, record(CONTROLLER, "web-1")),
     "not under the name of another machine": refused(ONLY, record(CONTROLLER, "revision-start-vm-8a-1", of="8a")),
     "not under the label of another machine": refused(ONLY, record(CONTROLLER, NAME, of="8a")),
+    "a copy of an instancetype": granted(copy(CONTROLLER, "vm-1-u1.small-v1beta1-8b-1")),
+    "no copy under the name of another machine": refused(ONLY, copy(CONTROLLER, "vm-2-u1.small-v1beta1-8b-1")),
+    "no copy for a StatefulSet": refused(
+        ONLY, copy(CONTROLLER, "vm-1-u1.small-v1beta1-8b-1", apiVersion="apps/v1", kind="StatefulSet")
+    ),
     "deletes those of a machine": granted(drop(CONTROLLER, by_label("7f"))),
     "deletes none of a StatefulSet": refused(ONLY, drop(CONTROLLER, by_label(OF_A_SET))),
     "deletes none that no machine controls": refused(ONLY, drop(CONTROLLER, by_label(OF_NONE))),

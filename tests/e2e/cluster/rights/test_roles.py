@@ -8,6 +8,8 @@ from garboard_e2e.rights import AGENT, CONTROLLER, EDITOR, Right
 INSTANCES, MACHINES = "virtualmachineinstances.kubevirt.io", "virtualmachines.kubevirt.io"
 EVENTS, LEASES = "events.events.k8s.io", "leases.coordination.k8s.io"
 CLAIMS, REVISIONS = "persistentvolumeclaims", "controllerrevisions.apps"
+SIZES = "virtualmachineinstancetypes.instancetype.kubevirt.io"
+WISHES = "virtualmachineclusterpreferences.instancetype.kubevirt.io"
 WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 
 ASKED, RUN = "virtualmachines.subresources.kubevirt.io", "virtualmachineinstances.subresources.kubevirt.io"
@@ -50,6 +52,8 @@ GIVEN = {
     "controller: reads the API servers": Right(
         CONTROLLER, "watch", "configmaps/extension-apiserver-authentication", "kube-system"
     ),
+    "controller: reads what machines name": Right(CONTROLLER, "get", SIZES, "default"),
+    "controller: reads what the cluster has for them": Right(CONTROLLER, "get", WISHES),
     "controller: records what is started": Right(CONTROLLER, "create", REVISIONS, "default"),
     "controller: reads such a record": Right(CONTROLLER, "get", REVISIONS, "default"),
     "controller: deletes those of earlier starts": Right(CONTROLLER, "deletecollection", REVISIONS, "default"),
@@ -66,6 +70,10 @@ NOT_GIVEN = {
     **{
         f"agent: no {resource}": Right(AGENT, "get", resource, "default")
         for resource in ("secrets", "configmaps", "serviceaccounts", CLAIMS)
+    },
+    **{
+        f"controller: does not {verb} what machines name": Right(CONTROLLER, verb, SIZES, "default")
+        for verb in ("list", "create", "update", "patch", "delete")
     },
     "agent: no secrets of its own namespace": Right(AGENT, "get", "secrets", "garboard"),
     "agent: finds nothing in other namespaces": Right(AGENT, "list", SLICES, "default"),
