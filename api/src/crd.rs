@@ -38,6 +38,8 @@ struct Column {
 #[derive(Clone, Copy, PartialEq)]
 enum Subresources {
     Status,
+    /// Beside the status: how many there are, and are to be, for `kubectl scale` and autoscalers.
+    Scale,
     /// Spec and status are one object, as KubeVirt has it for VMIs.
     None,
 }
@@ -91,6 +93,20 @@ const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
     rules: &[],
 };
 
+const REPLICA_SET: Naming = Naming {
+    plural: "virtualmachineinstancereplicasets",
+    singular: "virtualmachineinstancereplicaset",
+    short: &["vmirs", "vmirss"],
+    columns: &[
+        Column { name: "Desired", of: "integer", path: ".spec.replicas", priority: 0 },
+        Column { name: "Current", of: "integer", path: ".status.replicas", priority: 0 },
+        Column { name: "Ready", of: "integer", path: ".status.readyReplicas", priority: 0 },
+        AGE,
+    ],
+    subresources: Subresources::Scale,
+    rules: &[],
+};
+
 const KUBEVIRT: Naming = Naming {
     plural: "kubevirts",
     singular: "kubevirt",
@@ -101,13 +117,14 @@ const KUBEVIRT: Naming = Naming {
 };
 
 /// The kinds that have a definition, in the order in which they are installed.
-pub const KINDS: [Kind; 3] = [Kind::KubeVirt, Kind::VirtualMachine, Kind::VirtualMachineInstance];
+pub const KINDS: [Kind; 4] = [Kind::KubeVirt, Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::ReplicaSet];
 
 /// The CustomResourceDefinition of a kind, or nothing for kinds that are not of [`GROUP`].
 pub fn definition(kind: Kind) -> Option<Value> {
     let naming = match kind {
         Kind::VirtualMachine => VIRTUAL_MACHINE,
         Kind::VirtualMachineInstance => VIRTUAL_MACHINE_INSTANCE,
+        Kind::ReplicaSet => REPLICA_SET,
         Kind::KubeVirt => KUBEVIRT,
         Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => return None,
     };
@@ -152,8 +169,19 @@ fn version(name: &str, naming: &Naming, schema: Value) -> Value {
         version["deprecated"] = true.into();
         version["deprecationWarning"] = format!("write {GROUP}/{STORED_VERSION}; the fields are the same").into();
     }
-    if naming.subresources == Subresources::Status {
-        version["subresources"] = json!({ "status": {} });
+    match naming.subresources {
+        Subresources::None => {}
+        Subresources::Status => version["subresources"] = json!({ "status": {} }),
+        Subresources::Scale => {
+            version["subresources"] = json!({
+                "status": {},
+                "scale": {
+                    "specReplicasPath": ".spec.replicas",
+                    "statusReplicasPath": ".status.replicas",
+                    "labelSelectorPath": ".status.labelSelector",
+                },
+            });
+        }
     }
     version
 }
@@ -268,6 +296,18 @@ mod tests {
         let status = |kind| definition(kind).unwrap()["spec"]["versions"][0].get("subresources").is_some();
         assert!(status(Kind::VirtualMachine));
         assert!(!status(Kind::VirtualMachineInstance));
+    }
+
+    #[test]
+    fn a_set_is_scaled_by_both_versions() {
+        for version in definition(Kind::ReplicaSet).unwrap()["spec"]["versions"].as_array().unwrap() {
+            let scale = &version["subresources"]["scale"];
+            let fields = &version["schema"]["openAPIV3Schema"]["properties"];
+            for path in ["specReplicasPath", "statusReplicasPath", "labelSelectorPath"] {
+                let (part, field) = scale[path].as_str().unwrap()[1..].split_once('.').unwrap();
+                assert!(fields[part]["properties"][field].is_object(), "{path} leads to no field");
+            }
+        }
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub enum Kind {
     VirtualMachine,
     /// `kubevirt.io/v1` VirtualMachineInstance.
     VirtualMachineInstance,
+    /// `kubevirt.io/v1` VirtualMachineInstanceReplicaSet.
+    ReplicaSet,
     /// `kubevirt.io/v1` KubeVirt.
     KubeVirt,
     /// `v1` Secret.
@@ -27,6 +29,7 @@ impl Kind {
         match self {
             Self::VirtualMachine => "VirtualMachine",
             Self::VirtualMachineInstance => "VirtualMachineInstance",
+            Self::ReplicaSet => "VirtualMachineInstanceReplicaSet",
             Self::KubeVirt => "KubeVirt",
             Self::Secret => "Secret",
             Self::ConfigMap => "ConfigMap",
@@ -45,6 +48,7 @@ pub fn kind_of(object: &Value) -> Kind {
     match (written("apiVersion"), written("kind")) {
         (version, "VirtualMachine") if is_served(version) => Kind::VirtualMachine,
         (version, "VirtualMachineInstance") if is_served(version) => Kind::VirtualMachineInstance,
+        (version, "VirtualMachineInstanceReplicaSet") if is_served(version) => Kind::ReplicaSet,
         (version, "KubeVirt") if is_served(version) => Kind::KubeVirt,
         ("v1", "Secret") => Kind::Secret,
         ("v1", "ConfigMap") => Kind::ConfigMap,
@@ -87,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_kind_is_recognised() {
-        for kind in [Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::KubeVirt] {
+        for kind in [Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::ReplicaSet, Kind::KubeVirt] {
             assert_eq!(kind_of(&json!({"apiVersion": "kubevirt.io/v1", "kind": kind.name()})), kind);
         }
         for kind in [Kind::Secret, Kind::ConfigMap, Kind::PersistentVolumeClaim] {

@@ -34,6 +34,8 @@ mod remnant;
 mod resource;
 pub mod run_strategy;
 pub mod schema;
+pub mod selector;
+pub mod set;
 mod suggest;
 pub mod v1;
 pub mod validate;
@@ -50,4 +52,6 @@ pub use printable_status::PrintableStatus;
 pub use quantity::Quantity;
 pub use remnant::remnant_of_instance;
 pub use run_strategy::RunStrategy;
-pub use v1::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec};
+pub use v1::{
+    VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet, VirtualMachineInstanceSpec,
+};

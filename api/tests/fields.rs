@@ -32,6 +32,11 @@ fn every_field_of_an_instance_is_there_and_no_other() {
     agree(Kind::VirtualMachineInstance);
 }
 
+#[test]
+fn every_field_of_a_replica_set_is_there_and_no_other() {
+    agree(Kind::ReplicaSet);
+}
+
 fn agree(kind: Kind) {
     let published = published(kind);
     let ours = ours(kind, &published);

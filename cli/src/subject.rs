@@ -52,6 +52,11 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
     let (mut vmi, strategy, is_kept) = match object {
         // An instance is one run.
         Object::VirtualMachineInstance(vmi) => (*vmi, RunStrategy::Once, false),
+        Object::ReplicaSet(_) => {
+            let text =
+                format!("{}: a set is of a cluster; write its template as a VirtualMachineInstance", document.origin);
+            return Err(exit_error(BAD_INPUT, text));
+        }
         Object::KubeVirt(_) => {
             let text = format!("{}: these are the settings of a cluster; name a machine", document.origin);
             return Err(exit_error(BAD_INPUT, text));

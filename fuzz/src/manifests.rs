@@ -86,6 +86,7 @@ fn stored(object: &Object) -> Value {
     let written = match object {
         Object::VirtualMachine(vm) => serde_json::to_value(vm),
         Object::VirtualMachineInstance(vmi) => serde_json::to_value(vmi),
+        Object::ReplicaSet(set) => serde_json::to_value(set),
         Object::KubeVirt(settings) => serde_json::to_value(settings),
     };
     written.expect("an object is JSON")
@@ -96,6 +97,7 @@ fn starts(object: &Object, config: &ClusterConfig) {
     let mut vmi = match object {
         Object::VirtualMachine(vm) => vmi_of(vm),
         Object::VirtualMachineInstance(vmi) => (**vmi).clone(),
+        Object::ReplicaSet(set) => garboard_api::set::instance(set, &garboard_api::set::name(set, 0)),
         Object::KubeVirt(_) => return,
     };
     let identity = Identity { firmware_uuid: Default::default() };

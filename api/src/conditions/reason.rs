@@ -128,6 +128,10 @@ name_enum! {
         SuccessfulCreate = "SuccessfulCreate",
         /// An object was deleted.
         SuccessfulDelete = "SuccessfulDelete",
+        /// A set of instances was paused.
+        SuccessfulPaused = "SuccessfulPaused",
+        /// A set of instances goes on after a pause.
+        SuccessfulResumed = "SuccessfulResumed",
         /// A DataVolume was created.
         SuccessfulDataVolumeCreate = "SuccessfulDataVolumeCreate",
         /// QEMU was started.
@@ -182,6 +186,8 @@ impl Reason {
             | Self::UpdateStopped
             | Self::SuccessfulCreate
             | Self::SuccessfulDelete
+            | Self::SuccessfulPaused
+            | Self::SuccessfulResumed
             | Self::SuccessfulDataVolumeCreate
             | Self::Created
             | Self::Started

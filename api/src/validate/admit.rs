@@ -10,7 +10,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::report::{Report, printable};
-use super::{ValidationVerdict, kubevirt, validate_vm, validate_vmi};
+use super::{ValidationVerdict, kubevirt, validate_replica_set, validate_vm, validate_vmi};
 use crate::cluster::ClusterConfig;
 use crate::crd::GROUP;
 use crate::defaults::{Identity, default_vm, default_vmi, vmi_of};
@@ -19,7 +19,8 @@ use crate::fields::{self, Judgement, Setting};
 use crate::kind::{Kind, kind_of};
 use crate::quantity::Quantity;
 use crate::schema::inspect_as;
-use crate::v1::{API_VERSION, KubeVirt, VirtualMachine, VirtualMachineInstance};
+use crate::set;
+use crate::v1::{API_VERSION, KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet};
 
 /// An object that was admitted, with its defaults.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,8 @@ pub enum Object {
     VirtualMachine(Box<VirtualMachine>),
     /// An instance.
     VirtualMachineInstance(Box<VirtualMachineInstance>),
+    /// A set of instances.
+    ReplicaSet(Box<VirtualMachineInstanceReplicaSet>),
     /// The settings of a cluster.
     KubeVirt(Box<KubeVirt>),
 }
@@ -94,6 +97,10 @@ fn judge(kind: Kind, manifest: &Value, rest: Value, config: &ClusterConfig) -> A
             Ok(vmi) => instance(vmi, &rest, config),
             Err(error) => undecodable(&error),
         },
+        Kind::ReplicaSet => match serde_json::from_value(rest.clone()) {
+            Ok(set) => replica_set(set, &rest, config),
+            Err(error) => undecodable(&error),
+        },
         Kind::KubeVirt => match serde_json::from_value(rest) {
             Ok(object) => settings(object, &manifest["spec"]),
             Err(error) => undecodable(&error),
@@ -109,7 +116,10 @@ fn foreign(manifest: &Value) -> Fault {
     let written = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (written("apiVersion"), written("kind"));
     let is_of_group = version.strip_prefix(GROUP).is_some_and(|rest| rest.starts_with('/'));
-    if is_of_group && matches!(kind, "VirtualMachine" | "VirtualMachineInstance" | "KubeVirt") {
+    let is_ours = [Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::ReplicaSet, Kind::KubeVirt]
+        .iter()
+        .any(|ours| ours.name() == kind);
+    if is_of_group && is_ours {
         let text = format!("`{version}` is not a version of {kind} that is served");
         let fault = Fault::new(FieldPath::from("apiVersion"), FaultCode::NotSupported, text);
         return fault.instead(format!("write `{API_VERSION}`"));
@@ -190,6 +200,33 @@ fn machine(mut vm: VirtualMachine, manifest: &Value, config: &ClusterConfig) -> 
         name_the_volume(&mut warnings, &vmi_of(&vm), written, "spec.template.spec");
     }
     let object = faults.is_empty().then(|| Object::VirtualMachine(Box::new(vm)));
+    Admission { faults, warnings, object }
+}
+
+fn replica_set(mut set: VirtualMachineInstanceReplicaSet, manifest: &Value, config: &ClusterConfig) -> Admission {
+    // What is written now, so that a scale has a number to begin with; an autoscaler has none of a field that is not there.
+    set.spec.replicas.get_or_insert(set::REPLICAS);
+    let written = set.spec.template.spec.as_ref().map_or(0, |spec| spec.domain.devices.disks.len());
+    let instance = || set::instance(&set, &set::name(&set, 0));
+    let template = without_usual_room(&manifest["spec"]["template"]["spec"], instance, config);
+    let ValidationVerdict { faults, mut warnings } = validate_replica_set(&set, config);
+    let mut report = Report::from(faults);
+    let at = FieldPath::from("spec");
+    let inside = at.child("template.metadata");
+    for found in [
+        fields::judge(&fields::REPLICA_SET, &manifest["spec"], &at, Setting::of(config)),
+        of_instance(&template, &at.child("template.spec"), config),
+        fields::judge_annotations(fields::ANNOTATIONS, &manifest["spec"]["template"]["metadata"], &inside),
+    ] {
+        warnings.extend(collect(found, &mut report));
+    }
+    let faults = report.into_faults();
+    if !warnings.is_empty() {
+        let mut vmi = instance();
+        default_vmi(&mut vmi, config, &Identity { firmware_uuid: Uuid::nil() });
+        name_the_volume(&mut warnings, &vmi, written, "spec.template.spec");
+    }
+    let object = faults.is_empty().then(|| Object::ReplicaSet(Box::new(set)));
     Admission { faults, warnings, object }
 }
 

@@ -4,7 +4,9 @@ use garboard_api::conditions::PodConditionType;
 use garboard_api::metadata::annotation;
 use garboard_api::v1::KubeVirt;
 use garboard_api::validate::review;
-use garboard_api::{ClusterConfig, VirtualMachine, VirtualMachineInstance, remnant_of_instance};
+use garboard_api::{
+    ClusterConfig, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet, remnant_of_instance,
+};
 use garboard_cluster::report::claims;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Resource;
@@ -26,6 +28,9 @@ pub trait Kind: Send + Sync + 'static {
     const VERSION: &'static str;
     /// Its name in addresses.
     const PLURAL: &'static str;
+
+    /// Whether objects of it that have no controller are adopted, and so have to be found.
+    const IS_ADOPTED: bool = false;
 
     /// Whether a key of what is at a path, two steps deep at most, is not even read, because no decision needs it. Of every kind
     /// that is `managedFields`, and what `kubectl apply` repeats of a manifest.
@@ -90,11 +95,27 @@ impl Kind for Instances {
     const GROUP: &'static str = "kubevirt.io";
     const VERSION: &'static str = "v1";
     const PLURAL: &'static str = "virtualmachineinstances";
+    const IS_ADOPTED: bool = true;
 
     /// Its phase, and where its pods are.
     fn remnant(object: &Value) -> Value {
         remnant_of_instance(object)
     }
+
+    fn problem(object: &Value) -> Option<String> {
+        fault(object, Self::KIND)
+    }
+}
+
+/// VirtualMachineInstanceReplicaSets.
+pub enum ReplicaSets {}
+
+impl Kind for ReplicaSets {
+    type Object = VirtualMachineInstanceReplicaSet;
+    const KIND: &'static str = "VirtualMachineInstanceReplicaSet";
+    const GROUP: &'static str = "kubevirt.io";
+    const VERSION: &'static str = "v1";
+    const PLURAL: &'static str = "virtualmachineinstancereplicasets";
 
     fn problem(object: &Value) -> Option<String> {
         fault(object, Self::KIND)

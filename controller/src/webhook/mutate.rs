@@ -3,11 +3,11 @@
 use garboard_api::metadata::finalizer;
 use garboard_api::v1::{Firmware, non_empty};
 use garboard_api::validate::{Object, review};
-use garboard_api::{Identity, VirtualMachine, default_vm, default_vmi, merge};
+use garboard_api::{Identity, VirtualMachine, VirtualMachineInstanceReplicaSet, default_vm, default_vmi, merge};
 use garboard_plan::FirmwareIdentity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::admission::{AdmissionResponse, Operation};
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::answer::{refuse, warn};
@@ -36,6 +36,7 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
         Some(Object::VirtualMachineInstance(_)) if request.operation == Operation::Create => {
             instance(&written, context, request, now)
         }
+        Some(Object::ReplicaSet(set)) => Ok(replicas(&written, &set)),
         Some(Object::VirtualMachineInstance(_) | Object::KubeVirt(_)) | None => Ok(None),
     };
     match changes.map(|changes| changes.map(|changes| json_patch::diff(&written, &changed(&written, &changes)))) {
@@ -120,6 +121,12 @@ fn instance(
         transition.phase_transition_timestamp.get_or_insert(Time(now));
     }
     Ok(merge::patch(&before, &serde_json::to_value(&vmi)?))
+}
+
+/// How many instances a set has that does not say it: `kubectl scale` and autoscalers need a number to begin with.
+fn replicas(written: &Value, set: &VirtualMachineInstanceReplicaSet) -> Option<Value> {
+    let is_written = written.pointer("/spec/replicas").is_some_and(|replicas| !replicas.is_null());
+    (!is_written).then(|| json!({ "spec": { "replicas": set.spec.replicas } }))
 }
 
 /// RFC 7396.
