@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(faults.len(), 1, "{faults:#?}");
         assert_eq!(faults[0].field, format!("{at}.name"));
         refused(&[("spec.template.spec.not-a-domain", json!({}))], "spec.template.spec.not-a-domain", "not-a-domain");
-        refused(&[("spec.template.spec.domain.devices.tpm", json!({}))], "spec.template.spec.domain.devices.tpm", "");
+        refused(&[("spec.template.spec.evictionStrategy", json!("x"))], "spec.template.spec.evictionStrategy", "`x`");
     }
 
     #[test]
