@@ -13,7 +13,7 @@ use crate::v1::{API_VERSION, VirtualMachineInstance, VirtualMachineInstanceRepli
 /// How many instances there are where a manifest does not say it.
 pub const REPLICAS: i32 = 1;
 
-/// Characters of the end of a name, those of Kubernetes' own generated names: they make no words, and none is like another.
+/// Characters of the end of a name, those of Kubernetes' own generated names: they spell nothing, and none is taken for another.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// How many there are to choose from.
 const COUNT: u128 = 27;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn one_instance_is_wanted_where_nothing_is_said_and_never_less_than_none() {
+    fn one_instance_is_wanted_where_no_number_is_given_and_never_less_than_none() {
         let mut web = set(json!({}));
         assert_eq!(wanted(&web), 1);
         for (written, expected) in [(0, 0), (7, 7), (-1, 0)] {
