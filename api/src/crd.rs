@@ -24,6 +24,8 @@ struct Naming {
     columns: &'static [Column],
     subresources: Subresources,
     rules: &'static [Rule],
+    /// Why no version of it should be used any more, and what to write instead.
+    deprecation: Option<&'static str>,
 }
 
 /// A column of `kubectl get`.
@@ -69,6 +71,7 @@ const VIRTUAL_MACHINE: Naming = Naming {
         rule: "has(self.running) != has(self.runStrategy)",
         message: "write exactly one of running and runStrategy",
     }],
+    deprecation: None,
 };
 
 const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
@@ -91,6 +94,7 @@ const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
     ],
     subresources: Subresources::None,
     rules: &[],
+    deprecation: None,
 };
 
 const REPLICA_SET: Naming = Naming {
@@ -105,6 +109,17 @@ const REPLICA_SET: Naming = Naming {
     ],
     subresources: Subresources::Scale,
     rules: &[],
+    deprecation: None,
+};
+
+const PRESET: Naming = Naming {
+    plural: "virtualmachineinstancepresets",
+    singular: "virtualmachineinstancepreset",
+    short: &["vmipreset", "vmipresets"],
+    columns: &[],
+    subresources: Subresources::None,
+    rules: &[],
+    deprecation: Some("presets are deprecated in KubeVirt; write what they give into the instances and templates"),
 };
 
 const KUBEVIRT: Naming = Naming {
@@ -114,10 +129,12 @@ const KUBEVIRT: Naming = Naming {
     columns: &[AGE, Column { name: "Phase", of: "string", path: ".status.phase", priority: 0 }],
     subresources: Subresources::Status,
     rules: &[],
+    deprecation: None,
 };
 
 /// The kinds that have a definition, in the order in which they are installed.
-pub const KINDS: [Kind; 4] = [Kind::KubeVirt, Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::ReplicaSet];
+pub const KINDS: [Kind; 5] =
+    [Kind::KubeVirt, Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::ReplicaSet, Kind::Preset];
 
 /// The CustomResourceDefinition of a kind, or nothing for kinds that are not of [`GROUP`].
 pub fn definition(kind: Kind) -> Option<Value> {
@@ -125,6 +142,7 @@ pub fn definition(kind: Kind) -> Option<Value> {
         Kind::VirtualMachine => VIRTUAL_MACHINE,
         Kind::VirtualMachineInstance => VIRTUAL_MACHINE_INSTANCE,
         Kind::ReplicaSet => REPLICA_SET,
+        Kind::Preset => PRESET,
         Kind::KubeVirt => KUBEVIRT,
         Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => return None,
     };
@@ -168,6 +186,10 @@ fn version(name: &str, naming: &Naming, schema: Value) -> Value {
     if name == OLD_VERSION {
         version["deprecated"] = true.into();
         version["deprecationWarning"] = format!("write {GROUP}/{STORED_VERSION}; the fields are the same").into();
+    }
+    if let Some(deprecation) = naming.deprecation {
+        version["deprecated"] = true.into();
+        version["deprecationWarning"] = deprecation.into();
     }
     match naming.subresources {
         Subresources::None => {}

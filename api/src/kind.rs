@@ -11,6 +11,8 @@ pub enum Kind {
     VirtualMachineInstance,
     /// `kubevirt.io/v1` VirtualMachineInstanceReplicaSet.
     ReplicaSet,
+    /// `kubevirt.io/v1` VirtualMachineInstancePreset.
+    Preset,
     /// `kubevirt.io/v1` KubeVirt.
     KubeVirt,
     /// `v1` Secret.
@@ -30,6 +32,7 @@ impl Kind {
             Self::VirtualMachine => "VirtualMachine",
             Self::VirtualMachineInstance => "VirtualMachineInstance",
             Self::ReplicaSet => "VirtualMachineInstanceReplicaSet",
+            Self::Preset => "VirtualMachineInstancePreset",
             Self::KubeVirt => "KubeVirt",
             Self::Secret => "Secret",
             Self::ConfigMap => "ConfigMap",
@@ -49,6 +52,7 @@ pub fn kind_of(object: &Value) -> Kind {
         (version, "VirtualMachine") if is_served(version) => Kind::VirtualMachine,
         (version, "VirtualMachineInstance") if is_served(version) => Kind::VirtualMachineInstance,
         (version, "VirtualMachineInstanceReplicaSet") if is_served(version) => Kind::ReplicaSet,
+        (version, "VirtualMachineInstancePreset") if is_served(version) => Kind::Preset,
         (version, "KubeVirt") if is_served(version) => Kind::KubeVirt,
         ("v1", "Secret") => Kind::Secret,
         ("v1", "ConfigMap") => Kind::ConfigMap,
@@ -91,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_kind_is_recognised() {
-        for kind in [Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::ReplicaSet, Kind::KubeVirt] {
+        for kind in crate::crd::KINDS {
             assert_eq!(kind_of(&json!({"apiVersion": "kubevirt.io/v1", "kind": kind.name()})), kind);
         }
         for kind in [Kind::Secret, Kind::ConfigMap, Kind::PersistentVolumeClaim] {

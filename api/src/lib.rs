@@ -28,6 +28,7 @@ pub mod metadata;
 mod name_enum;
 pub mod names;
 pub mod phase;
+pub mod preset;
 pub mod printable_status;
 pub mod quantity;
 mod remnant;
@@ -53,5 +54,6 @@ pub use quantity::Quantity;
 pub use remnant::remnant_of_instance;
 pub use run_strategy::RunStrategy;
 pub use v1::{
-    VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet, VirtualMachineInstanceSpec,
+    VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset, VirtualMachineInstanceReplicaSet,
+    VirtualMachineInstanceSpec,
 };

@@ -87,6 +87,7 @@ fn stored(object: &Object) -> Value {
         Object::VirtualMachine(vm) => serde_json::to_value(vm),
         Object::VirtualMachineInstance(vmi) => serde_json::to_value(vmi),
         Object::ReplicaSet(set) => serde_json::to_value(set),
+        Object::Preset(preset) => serde_json::to_value(preset),
         Object::KubeVirt(settings) => serde_json::to_value(settings),
     };
     written.expect("an object is JSON")
@@ -98,7 +99,7 @@ fn starts(object: &Object, config: &ClusterConfig) {
         Object::VirtualMachine(vm) => vmi_of(vm),
         Object::VirtualMachineInstance(vmi) => (**vmi).clone(),
         Object::ReplicaSet(set) => garboard_api::set::instance(set, &garboard_api::set::name(set, 0)),
-        Object::KubeVirt(_) => return,
+        Object::Preset(_) | Object::KubeVirt(_) => return,
     };
     let identity = Identity { firmware_uuid: Default::default() };
     default_vmi(&mut vmi, config, &identity);

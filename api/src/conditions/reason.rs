@@ -132,6 +132,8 @@ name_enum! {
         SuccessfulPaused = "SuccessfulPaused",
         /// A set of instances goes on after a pause.
         SuccessfulResumed = "SuccessfulResumed",
+        /// An instance has parts of its own, and did not get those of a preset.
+        Override = "Override",
         /// A DataVolume was created.
         SuccessfulDataVolumeCreate = "SuccessfulDataVolumeCreate",
         /// QEMU was started.
@@ -188,6 +190,7 @@ impl Reason {
             | Self::SuccessfulDelete
             | Self::SuccessfulPaused
             | Self::SuccessfulResumed
+            | Self::Override
             | Self::SuccessfulDataVolumeCreate
             | Self::Created
             | Self::Started

@@ -8,13 +8,16 @@ use serde_json::Value;
 use super::shape::Shape;
 use super::structural::{Descriptions, structural};
 use crate::kind::Kind;
-use crate::v1::{KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet};
+use crate::v1::{
+    KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset, VirtualMachineInstanceReplicaSet,
+};
 
 pub(super) fn structural_of(kind: Kind, descriptions: Descriptions) -> Option<Value> {
     Some(match kind {
         Kind::VirtualMachine => structural::<VirtualMachine>(descriptions),
         Kind::VirtualMachineInstance => structural::<VirtualMachineInstance>(descriptions),
         Kind::ReplicaSet => structural::<VirtualMachineInstanceReplicaSet>(descriptions),
+        Kind::Preset => structural::<VirtualMachineInstancePreset>(descriptions),
         Kind::KubeVirt => structural::<KubeVirt>(descriptions),
         Kind::Secret => structural::<Secret>(descriptions),
         Kind::ConfigMap => structural::<ConfigMap>(descriptions),
@@ -25,7 +28,7 @@ pub(super) fn structural_of(kind: Kind, descriptions: Descriptions) -> Option<Va
 
 /// The shape of a kind. The first call for a kind takes a few milliseconds.
 pub(super) fn shape_of(kind: Kind) -> Option<&'static Shape> {
-    static SHAPES: [OnceLock<Option<Shape>>; 7] = [const { OnceLock::new() }; 7];
+    static SHAPES: [OnceLock<Option<Shape>>; 8] = [const { OnceLock::new() }; 8];
     let slot = match kind {
         Kind::VirtualMachine => 0,
         Kind::VirtualMachineInstance => 1,
@@ -34,6 +37,7 @@ pub(super) fn shape_of(kind: Kind) -> Option<&'static Shape> {
         Kind::PersistentVolumeClaim => 4,
         Kind::KubeVirt => 5,
         Kind::ReplicaSet => 6,
+        Kind::Preset => 7,
         Kind::Other => return None,
     };
     SHAPES[slot].get_or_init(|| structural_of(kind, Descriptions::LeftOut).map(|schema| Shape::of(&schema))).as_ref()

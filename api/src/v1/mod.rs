@@ -14,6 +14,7 @@ mod domain;
 mod kubevirt;
 mod network;
 mod present;
+mod preset;
 mod replica_set;
 mod status;
 mod text;
@@ -45,6 +46,7 @@ pub use kubevirt::{
 };
 pub use network::{ClaimRequest, MultusNetwork, Network, PodNetwork};
 pub use present::Present;
+pub use preset::{VirtualMachineInstancePreset, VirtualMachineInstancePresetSpec};
 pub use replica_set::{
     VirtualMachineInstanceReplicaSet, VirtualMachineInstanceReplicaSetCondition, VirtualMachineInstanceReplicaSetSpec,
     VirtualMachineInstanceReplicaSetStatus,

@@ -10,9 +10,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::report::{Report, printable};
-use super::{ValidationVerdict, kubevirt, validate_replica_set, validate_vm, validate_vmi};
+use super::{ValidationVerdict, kubevirt, preset, validate_replica_set, validate_vm, validate_vmi};
 use crate::cluster::ClusterConfig;
-use crate::crd::GROUP;
+use crate::crd::{GROUP, KINDS};
 use crate::defaults::{Identity, default_vm, default_vmi, vmi_of};
 use crate::fault::{Fault, FaultCode, FieldPath};
 use crate::fields::{self, Judgement, Setting};
@@ -20,7 +20,10 @@ use crate::kind::{Kind, kind_of};
 use crate::quantity::Quantity;
 use crate::schema::inspect_as;
 use crate::set;
-use crate::v1::{API_VERSION, KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet};
+use crate::v1::{
+    API_VERSION, KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset,
+    VirtualMachineInstanceReplicaSet,
+};
 
 /// An object that was admitted, with its defaults.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +34,8 @@ pub enum Object {
     VirtualMachineInstance(Box<VirtualMachineInstance>),
     /// A set of instances.
     ReplicaSet(Box<VirtualMachineInstanceReplicaSet>),
+    /// A preset.
+    Preset(Box<VirtualMachineInstancePreset>),
     /// The settings of a cluster.
     KubeVirt(Box<KubeVirt>),
 }
@@ -101,6 +106,10 @@ fn judge(kind: Kind, manifest: &Value, rest: Value, config: &ClusterConfig) -> A
             Ok(set) => replica_set(set, &rest, config),
             Err(error) => undecodable(&error),
         },
+        Kind::Preset => match serde_json::from_value(rest.clone()) {
+            Ok(preset) => of_preset(preset, &rest, config),
+            Err(error) => undecodable(&error),
+        },
         Kind::KubeVirt => match serde_json::from_value(rest) {
             Ok(object) => settings(object, &manifest["spec"]),
             Err(error) => undecodable(&error),
@@ -116,10 +125,7 @@ fn foreign(manifest: &Value) -> Fault {
     let written = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (written("apiVersion"), written("kind"));
     let is_of_group = version.strip_prefix(GROUP).is_some_and(|rest| rest.starts_with('/'));
-    let is_ours = [Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::ReplicaSet, Kind::KubeVirt]
-        .iter()
-        .any(|ours| ours.name() == kind);
-    if is_of_group && is_ours {
+    if is_of_group && KINDS.iter().any(|ours| ours.name() == kind) {
         let text = format!("`{version}` is not a version of {kind} that is served");
         let fault = Fault::new(FieldPath::from("apiVersion"), FaultCode::NotSupported, text);
         return fault.instead(format!("write `{API_VERSION}`"));
@@ -227,6 +233,18 @@ fn replica_set(mut set: VirtualMachineInstanceReplicaSet, manifest: &Value, conf
         name_the_volume(&mut warnings, &vmi, written, "spec.template.spec");
     }
     let object = faults.is_empty().then(|| Object::ReplicaSet(Box::new(set)));
+    Admission { faults, warnings, object }
+}
+
+fn of_preset(preset: VirtualMachineInstancePreset, manifest: &Value, config: &ClusterConfig) -> Admission {
+    let (spec, at) = (&manifest["spec"], FieldPath::from("spec"));
+    let mut report = Report::from(preset::check(&preset));
+    let warnings = collect(fields::judge(&fields::PRESET, spec, &at, Setting::of(config)), &mut report);
+    // What no instance may have, no preset can give it.
+    let refused = of_instance(spec, &at, config).refused;
+    collect(Judgement { refused, ..Judgement::default() }, &mut report);
+    let faults = report.into_faults();
+    let object = faults.is_empty().then(|| Object::Preset(Box::new(preset)));
     Admission { faults, warnings, object }
 }
 

@@ -42,6 +42,7 @@ mod names;
 mod networks;
 mod passthrough;
 mod ports;
+mod preset;
 mod probes;
 mod replica_set;
 mod report;
@@ -63,8 +64,8 @@ use uuid::Uuid;
 
 use crate::cluster::ClusterConfig;
 use crate::defaults::{Identity, default_vmi, vmi_of};
-use crate::set;
 use crate::fault::{Fault, FieldPath};
+use crate::set;
 use crate::v1::{
     VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet, VirtualMachineInstanceSpec,
     VirtualMachineInstanceTemplateSpec,
@@ -139,7 +140,8 @@ pub fn validate_replica_set(set: &VirtualMachineInstanceReplicaSet, config: &Clu
 
 /// Those that are no repetition of what is known.
 fn unknown_among(known: &[Fault], found: Vec<Fault>) -> impl Iterator<Item = Fault> {
-    let is_known = move |fault: &Fault| known.iter().any(|each| each.path == fault.path && each.message == fault.message);
+    let is_known =
+        move |fault: &Fault| known.iter().any(|each| each.path == fault.path && each.message == fault.message);
     found.into_iter().filter(move |fault| !is_known(fault))
 }
 

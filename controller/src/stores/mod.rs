@@ -26,7 +26,9 @@ use kube::runtime::watcher::{self, Event};
 
 pub use cached::{Cached, ObjectKey, Unreadable};
 use index::Index;
-pub use kind::{DataVolumes, Installations, Instances, Kind, Machines, PREALLOCATED, Pods, ReplicaSets, VolumeClaims};
+pub use kind::{
+    DataVolumes, Installations, Instances, Kind, Machines, PREALLOCATED, Pods, Presets, ReplicaSets, VolumeClaims,
+};
 pub use waiting::Waiting;
 
 use crate::context::WatchPause;

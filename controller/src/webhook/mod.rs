@@ -16,14 +16,16 @@ mod answer;
 pub(crate) mod bounds;
 mod change;
 pub mod eviction;
+mod given;
 mod kept;
 pub(crate) mod listener;
 mod mutate;
 pub mod paths;
+mod presets;
 mod server;
 mod validate;
 
-use garboard_api::ClusterConfig;
+use garboard_api::{ClusterConfig, VirtualMachineInstancePreset};
 use kube::core::DynamicObject;
 use kube::core::admission::AdmissionRequest;
 use uuid::Uuid;
@@ -47,6 +49,8 @@ pub struct AdmissionContext<'a> {
     pub fresh: Uuid,
     /// The KubeVirt objects that there are.
     pub kubevirts: &'a [ObjectKey],
+    /// The presets of the namespace, where a new instance is asked about.
+    pub presets: &'a [VirtualMachineInstancePreset],
 }
 
 /// Who asks.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::answer::{refuse, warn};
+use super::given::{Given, with_presets};
 use super::{AdmissionContext, Request, kept};
 
 /// Answers a request of `/mutate`; `now` is when.
@@ -21,12 +22,16 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
     if object.metadata.deletion_timestamp.is_some() || is_untouched(request) {
         return response;
     }
-    let written = serde_json::to_value(object).unwrap_or_default();
+    let manifest = serde_json::to_value(object).unwrap_or_default();
+    let Given { manifest: written, warnings } = match with_presets(&manifest, request, context) {
+        Ok(given) => given,
+        Err(conflict) => return refuse(response, &[*conflict]),
+    };
     let admission = review(&written, context.config);
     if !admission.faults.is_empty() {
         return warn(refuse(response, &admission.faults), &admission.warnings);
     }
-    let mut response = response;
+    let mut response = warn(response, &warnings);
     if matches!(admission.object, Some(Object::VirtualMachine(_))) {
         // The annotation is not in what is judged afterwards.
         response = warn(response, kept::warning(object).as_slice());
@@ -37,11 +42,12 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
             instance(&written, context, request, now)
         }
         Some(Object::ReplicaSet(set)) => Ok(replicas(&written, &set)),
-        Some(Object::VirtualMachineInstance(_) | Object::KubeVirt(_)) | None => Ok(None),
+        Some(Object::VirtualMachineInstance(_) | Object::Preset(_) | Object::KubeVirt(_)) | None => Ok(None),
     };
-    match changes.map(|changes| changes.map(|changes| json_patch::diff(&written, &changed(&written, &changes)))) {
-        Ok(None) => response,
-        Ok(Some(patch)) => {
+    match changes.map(|changes| changes.map_or_else(|| written.clone(), |changes| changed(&written, &changes))) {
+        Ok(filled) if filled == manifest => response,
+        Ok(filled) => {
+            let patch = json_patch::diff(&manifest, &filled);
             response.with_patch(patch).unwrap_or_else(|error| AdmissionResponse::invalid(error.to_string()))
         }
         Err(error) => AdmissionResponse::invalid(format!("the object cannot be filled in: {error}")),
