@@ -29,8 +29,6 @@ pub struct Leader {
     pub machines: Known<Machines>,
     /// VirtualMachineInstances.
     pub instances: Known<Instances>,
-    /// VirtualMachineInstanceReplicaSets.
-    pub replica_sets: Known<ReplicaSets>,
     /// Launcher pods.
     pub pods: Known<Pods>,
     /// DataVolumes, as long as the cluster has them and they are watched.
@@ -175,7 +173,6 @@ pub async fn run(context: Context) {
         context,
         machines: machines.clone(),
         instances: instances.clone(),
-        replica_sets: replica_sets.clone(),
         pods: pods.clone(),
         data_volumes,
         claims,
