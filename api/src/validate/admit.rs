@@ -238,7 +238,7 @@ fn replica_set(mut set: VirtualMachineInstanceReplicaSet, manifest: &Value, conf
 
 fn of_preset(preset: VirtualMachineInstancePreset, manifest: &Value, config: &ClusterConfig) -> Admission {
     let (spec, at) = (&manifest["spec"], FieldPath::from("spec"));
-    let mut report = Report::from(preset::check(&preset));
+    let mut report = Report::from(preset::check(&preset, config));
     let warnings = collect(fields::judge(&fields::PRESET, spec, &at, Setting::of(config)), &mut report);
     // What no instance may have, no preset can give it.
     let refused = of_instance(spec, &at, config).refused;

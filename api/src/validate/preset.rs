@@ -1,14 +1,17 @@
-//! What a VirtualMachineInstancePreset has to have. Whether its parts make sense is judged with each instance that gets them, for
-//! they depend on the rest of it.
+//! What a VirtualMachineInstancePreset has to have. Whether the parts that it gives make sense is judged with each instance that gets
+//! them, for they depend on the rest of it. Its disks, which no instance gets, are judged as KubeVirt judges them.
 
+use super::disks;
 use super::metadata;
 use super::report::{Report, required};
 use super::selectors::{Place, label_selector};
+use super::subject::Subject;
+use crate::cluster::ClusterConfig;
 use crate::fault::{Fault, FieldPath};
-use crate::v1::VirtualMachineInstancePreset;
+use crate::v1::{VirtualMachineInstancePreset, VirtualMachineInstanceSpec};
 
 /// Judges a preset.
-pub(super) fn check(preset: &VirtualMachineInstancePreset) -> Vec<Fault> {
+pub(super) fn check(preset: &VirtualMachineInstancePreset, config: &ClusterConfig) -> Vec<Fault> {
     let mut report = Report::default();
     metadata::name(&preset.metadata, &mut report);
     let at = FieldPath::from("spec");
@@ -21,6 +24,9 @@ pub(super) fn check(preset: &VirtualMachineInstancePreset) -> Vec<Fault> {
     }
     if let Some(spec) = spec {
         label_selector(&spec.selector, &Place::same(at.child("selector")), &mut report);
+        let domain = spec.domain.clone().unwrap_or_default();
+        let alone = VirtualMachineInstanceSpec { domain, ..VirtualMachineInstanceSpec::default() };
+        disks::check(&Subject { spec: &alone, at, config }, &mut report);
     }
     report.into_faults()
 }
@@ -52,6 +58,14 @@ mod tests {
         let odd = json!({"matchExpressions": [{"key": "size", "operator": "in", "values": ["x"]}]});
         let odd = verdict(json!({"selector": odd, "domain": {"devices": {}}}));
         assert_eq!(paths(&odd.faults), ["spec.selector.matchExpressions[0].operator"]);
+    }
+
+    #[test]
+    fn a_disk_has_one_target_here_too() {
+        let disks = json!([{"name": "a", "disk": {}}, {"name": "b", "disk": {}, "cdrom": {}}]);
+        let faults = verdict(json!({"selector": {}, "domain": {"devices": {"disks": disks}}})).faults;
+        let fields: Vec<&str> = faults.iter().map(|fault| fault.field.as_str()).collect();
+        assert_eq!(fields, ["spec.domain.devices.disks[1]"], "{faults:#?}");
     }
 
     #[test]

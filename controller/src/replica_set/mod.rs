@@ -11,6 +11,7 @@ mod observe;
 mod status;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::context::ReconcileError;
 use crate::durations::Durations;
@@ -19,6 +20,12 @@ use crate::reconcilers::Leader;
 use crate::stores::{Cached, ReplicaSets};
 use crate::unreadable;
 use decide::decide;
+
+/// A set with more instances than this is many, …
+const MANY: usize = 100;
+/// … and events of this time are looked at together: while instances start there is one every few milliseconds, and each look reads a
+/// part of every instance in the store.
+const GATHERING: Duration = Duration::from_millis(250);
 
 /// Reconciles VirtualMachineInstanceReplicaSets.
 pub struct Reconciler(pub Arc<Leader>);
@@ -40,6 +47,10 @@ impl Reconcile for Reconciler {
         {
             unreadable::take_back(&leader.context, object).await?;
             status.conditions.retain(|each| !unreadable::is_ours(each.reason.as_ref()));
+        }
+        let uid = set.metadata.uid.as_deref().unwrap_or_default();
+        if leader.instances.controlled_by(uid).len() > MANY {
+            tokio::time::sleep(GATHERING).await;
         }
         let world = observe::observe(leader, set)?;
         let decision = decide(&world);
