@@ -96,3 +96,12 @@ async fn a_refused_creation_is_a_condition_and_one_request() {
     let attempts = of_the_set(&server).len();
     assert_eq!(server.asked(&Method::POST, VMIS).len(), attempts, "each attempt sends one request, not a hundred");
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_more_of_many_costs_one_request_beside_the_two_that_look() {
+    let all = || (0..300).map(replica).collect();
+    let server = with(301, all(), all()).await;
+    let created = created(&server);
+    assert!(!created.is_empty() && created.iter().all(|each| *each == name(300)), "{created:?}");
+    assert_eq!(created.len(), of_the_set(&server).len());
+}
