@@ -61,7 +61,7 @@ def test_an_instance_gets_what_it_does_not_have_and_keeps_what_it_has(kube: Kube
     make("firmware", {"firmware": {"serial": "of-the-preset"}})
 
     def is_given() -> bool:
-        return dry(kube, "probe")["spec"]["domain"]["cpu"].get("cores") == 2
+        return bool(dry(kube, "probe")["spec"]["domain"]["cpu"].get("cores") == 2)
 
     # Each replica of the controller learns of presets by its own watch: several answers in a row are those of both.
     kube.ask_until("replicas that know the preset", lambda: all(is_given() for _ in range(8)))
