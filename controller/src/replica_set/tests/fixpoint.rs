@@ -67,7 +67,7 @@ proptest! {
         let first = decide(&world);
         carry_out(&mut world, &first);
         let second = decide(&world);
-        prop_assert!(!second.acts(), "{second:?}");
+        prop_assert!(!second.acts(), "{:?}", second);
         prop_assert_eq!(second.recheck, None);
         if !is_paused && !is_deleted {
             prop_assert_eq!(active(&world), usize::try_from(wanted).unwrap());
