@@ -6,9 +6,12 @@
 //!
 //! KubeVirt takes presets in any order; here it is that of their names.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::metadata::annotation;
+use crate::names::label_key_problem;
+use crate::quantity::Quantity;
 use crate::selector::{self, Labels};
 use crate::v1::{
     API_VERSION, Clock, DomainSpec, VirtualMachineInstance, VirtualMachineInstancePreset,
@@ -72,9 +75,10 @@ pub fn apply(
     let mut overridden = Vec::new();
     for Selected { name, domain } in selected {
         let parts = merge(domain, &mut vmi.spec.domain);
-        if parts.iter().any(|(_, fill)| *fill == Fill::Has) {
-            let annotations = vmi.metadata.annotations.get_or_insert_default();
-            annotations.insert(format!("{}{name}", annotation::PRESET), API_VERSION.to_owned());
+        let key = format!("{}{name}", annotation::PRESET);
+        // Names may be longer than what follows the slash of a key may be: the API server would refuse the instance.
+        if parts.iter().any(|(_, fill)| *fill == Fill::Has) && label_key_problem(&key).is_none() {
+            vmi.metadata.annotations.get_or_insert_default().insert(key, API_VERSION.to_owned());
         }
         let own: Vec<&'static str> =
             parts.into_iter().filter(|(_, fill)| *fill == Fill::Differs).map(|(part, _)| part).collect();
@@ -106,17 +110,41 @@ impl<'a> Selected<'a> {
     }
 }
 
+/// Whether all agree. Each is compared with what those before it give together, for a namespace may have thousands.
 fn agree(selected: &[Selected<'_>]) -> Result<(), PresetConflict> {
-    for (index, one) in selected.iter().enumerate() {
-        for other in selected.iter().skip(index + 1) {
-            let parts = differences(one.domain, other.domain);
-            if !parts.is_empty() {
-                let [one, other] = [one.name, other.name].map(str::to_owned);
-                return Err(PresetConflict { one, other, parts: Parts(parts) });
-            }
+    let mut together = DomainSpec::default();
+    for (index, other) in selected.iter().enumerate() {
+        if !differences(&together, other.domain).is_empty() {
+            conflict(&selected[..index], other)?;
+        }
+        add(other.domain, &mut together);
+    }
+    Ok(())
+}
+
+/// The first of those before that contradicts this one.
+fn conflict(before: &[Selected<'_>], other: &Selected<'_>) -> Result<(), PresetConflict> {
+    for one in before {
+        let parts = differences(one.domain, other.domain);
+        if !parts.is_empty() {
+            let [one, other] = [one.name, other.name].map(str::to_owned);
+            return Err(PresetConflict { one, other, parts: Parts(parts) });
         }
     }
     Ok(())
+}
+
+/// Adds what a preset gives to what others give; single requests, too.
+fn add(preset: &DomainSpec, together: &mut DomainSpec) {
+    merge(preset, together);
+    for (key, request) in requests_of(preset).into_iter().flatten() {
+        let requests = &mut together.resources.get_or_insert_default().requests;
+        requests.entry(key.clone()).or_insert_with(|| request.clone());
+    }
+}
+
+fn requests_of(domain: &DomainSpec) -> Option<&BTreeMap<String, Quantity>> {
+    domain.resources.as_ref().map(|all| &all.requests)
 }
 
 const REQUESTS: &str = "spec.domain.resources.requests";
@@ -130,13 +158,12 @@ const IO_THREADS: &str = "spec.domain.ioThreadsPolicy";
 
 /// Where two presets contradict each other: parts that both have, of requests the single ones.
 fn differences(one: &DomainSpec, other: &DomainSpec) -> Vec<&'static str> {
-    let requests = |domain: &DomainSpec| domain.resources.as_ref().map(|all| all.requests.clone()).unwrap_or_default();
-    let (ours, theirs) = (requests(one), requests(other));
-    let contradicts = |key: &String| theirs.get(key).is_some_and(|request| Some(request) != ours.get(key));
+    let known = |key: &String| requests_of(one).and_then(|all| all.get(key));
+    let mut requests = requests_of(other).into_iter().flatten();
     let (clock, other_clock) = (one.clock.as_ref(), other.clock.as_ref());
     let timers = [clock, other_clock].map(|clock| clock.and_then(|clock| clock.timer.as_ref()));
     let found = [
-        (REQUESTS, ours.keys().any(contradicts)),
+        (REQUESTS, requests.any(|(key, request)| known(key).is_some_and(|known| known != request))),
         (CPU, differ(one.cpu.as_ref(), other.cpu.as_ref())),
         (FIRMWARE, differ(one.firmware.as_ref(), other.firmware.as_ref())),
         (CLOCK, differ(clock.map(offset).as_ref(), other_clock.map(offset).as_ref())),
@@ -191,9 +218,7 @@ fn fill<T: Clone + PartialEq>(preset: &Option<T>, own: &mut Option<T>) -> Fill {
 }
 
 fn requests(preset: &DomainSpec, domain: &mut DomainSpec) -> Fill {
-    let Some(wanted) = preset.resources.as_ref().map(|all| &all.requests).filter(|all| !all.is_empty()) else {
-        return Fill::Nothing;
-    };
+    let Some(wanted) = requests_of(preset).filter(|all| !all.is_empty()) else { return Fill::Nothing };
     let own = &mut domain.resources.get_or_insert_default().requests;
     if own.is_empty() {
         own.clone_from(wanted);
@@ -326,6 +351,28 @@ mod tests {
                 assert_eq!(vmi, before);
             }
         }
+    }
+
+    #[test]
+    fn of_many_presets_the_two_that_do_not_agree_are_named() {
+        let request = |number: u32, count: &str| {
+            let key = format!("example.org/{number}");
+            json!({"resources": {"requests": {key: count}}, "devices": {}})
+        };
+        let mut presets: Vec<_> = (0..3000).map(|each| preset(&format!("p{each:04}"), request(each, "1"))).collect();
+        let mut vmi = instance(json!({"devices": {}}));
+        assert!(apply(&mut vmi.clone(), &presets).is_ok());
+        presets.push(preset("q", request(1234, "2")));
+        let conflict = apply(&mut vmi, &presets).unwrap_err();
+        assert_eq!((conflict.one.as_str(), conflict.other.as_str()), ("p1234", "q"));
+        assert_eq!(conflict.parts.0, [REQUESTS]);
+    }
+
+    #[test]
+    fn a_name_that_no_key_of_an_annotation_can_end_with_is_left_out() {
+        let mut vmi = instance(json!({"devices": {}}));
+        assert_eq!(apply(&mut vmi, &[preset(&"x".repeat(64), whole())]), Ok(Vec::new()));
+        assert!(vmi.spec.domain.cpu.is_some() && annotations(&vmi).is_empty());
     }
 
     #[test]

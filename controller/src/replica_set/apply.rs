@@ -56,10 +56,7 @@ async fn take(context: &Context, set: &VirtualMachineInstanceReplicaSet, decisio
         let outcomes = join_all(batch.iter().map(|each| claim(&context.client, set, each))).await;
         all(outcomes, Reason::FailedAdopt, "adopt or release a VirtualMachineInstance")?;
     }
-    for batch in batches(&decision.create) {
-        let outcomes = join_all(batch.iter().map(|name| create(context, set, name))).await;
-        all(outcomes, Reason::FailedCreate, "create a VirtualMachineInstance")?;
-    }
+    let created = create_all(context, set, &decision.create).await;
     for batch in batches(&decision.excess) {
         let outcomes = join_all(batch.iter().map(|each| delete(context, set, each, "too many"))).await;
         all(outcomes, Reason::FailedDelete, "delete a VirtualMachineInstance")?;
@@ -67,6 +64,19 @@ async fn take(context: &Context, set: &VirtualMachineInstanceReplicaSet, decisio
     for batch in batches(&decision.finished) {
         let outcomes = join_all(batch.iter().map(|each| delete(context, set, each, "its run is over"))).await;
         all(outcomes, Reason::FailedDelete, "delete a VirtualMachineInstance")?;
+    }
+    // Only now: where a quota has no room for a new one, what is over has to go first.
+    created
+}
+
+async fn create_all(
+    context: &Context,
+    set: &VirtualMachineInstanceReplicaSet,
+    names: &[String],
+) -> Result<(), Failure> {
+    for batch in batches(names) {
+        let outcomes = join_all(batch.iter().map(|name| create(context, set, name))).await;
+        all(outcomes, Reason::FailedCreate, "create a VirtualMachineInstance")?;
     }
     Ok(())
 }

@@ -49,7 +49,7 @@ pub struct Decision {
     pub create: Vec<String>,
     /// Instances that are too many.
     pub excess: Vec<Victim>,
-    /// Instances whose run is over. Only after what replaces them was created: names become free by this.
+    /// Instances whose run is over. Only after what replaces them was asked for: names become free by this.
     pub finished: Vec<Victim>,
     /// What the status is to be.
     pub status: VirtualMachineInstanceReplicaSetStatus,

@@ -22,7 +22,9 @@ pub(super) fn observe(leader: &Leader, set: VirtualMachineInstanceReplicaSet) ->
     let namespace = NamespacedName::of(&set.metadata)?.namespace;
     let uid = set.metadata.uid.as_deref().unwrap_or_default();
     let (controlled, alone) = (leader.instances.controlled_by(uid), leader.instances.uncontrolled(namespace));
-    let controlled = controlled.iter().map(|stored| Member::of(stored)).collect::<Result<Vec<_>, _>>()?;
+    // Any user may write any UID into the owners of an instance in another namespace.
+    let controlled = controlled.iter().filter(|stored| stored.key().namespace == namespace);
+    let controlled = controlled.map(|stored| Member::of(stored)).collect::<Result<Vec<_>, _>>()?;
     let alone = alone.iter().filter_map(|stored| Member::of(stored).ok());
     let selected = alone.filter(|member| selector::matches(&set.spec.selector, &member.labels));
     let members = controlled.into_iter().chain(selected).collect();

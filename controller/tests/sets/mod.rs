@@ -1,5 +1,7 @@
 //! Sets of instances: what is asked for and written, whichever number of instances there is.
 
+#![allow(clippy::unwrap_used, reason = "the whole file is a test")]
+
 use super::*;
 
 fn set(replicas: u32) -> Value {
