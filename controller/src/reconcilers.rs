@@ -150,8 +150,8 @@ fn of_kind<'a>(owner: Option<&'a OwnerReference>, kind: &str) -> Option<&'a Owne
     owner.filter(|owner| owner.kind == kind)
 }
 
-/// Reconciles every VirtualMachine, VirtualMachineInstance and VirtualMachineInstanceReplicaSet. Returns when one of its parts has ended, which only a fault of
-/// this program brings about; when the future is dropped, all of them end.
+/// Reconciles every VirtualMachine, VirtualMachineInstance and VirtualMachineInstanceReplicaSet. Returns when one of its parts has
+/// ended, which only a fault of this program brings about; when the future is dropped, all of them end.
 pub async fn run(context: Context) {
     let client = context.client.clone();
     let ((machines, machine_filler), (instances, instance_filler), (pods, pod_filler)) =

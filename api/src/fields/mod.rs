@@ -2,10 +2,10 @@
 //! `docs/compatibility.md` read.
 //!
 //! KubeVirt 1.9 publishes some thousand fields (`tests/conformance/corpus/fields.tsv`). Each leaf of VirtualMachine,
-//! VirtualMachineInstance, VirtualMachineInstanceReplicaSet, VirtualMachineInstancePreset and KubeVirt is covered by exactly one line here: a file reads it, or it is
-//! refused, or it is accepted with a warning; `api/tests/table.rs` fails for a leaf without a line, and for a line
-//! whose file does not name the field. Whether a *value* makes sense is for the rules in `crate::validate`, not for the
-//! table.
+//! VirtualMachineInstance, VirtualMachineInstanceReplicaSet, VirtualMachineInstancePreset and KubeVirt is covered by
+//! exactly one line here: a file reads it, or it is refused, or it is accepted with a warning; `api/tests/table.rs` fails
+//! for a leaf without a line, and for a line whose file does not name the field. Whether a *value* makes sense is for the
+//! rules in `crate::validate`, not for the table.
 
 mod annotations;
 mod devices;

@@ -4,7 +4,7 @@
 use super::disks;
 use super::metadata;
 use super::report::{Report, required};
-use super::selectors::{Place, label_selector};
+use super::selectors::{Place, label_selector, label_values};
 use super::subject::Subject;
 use crate::cluster::ClusterConfig;
 use crate::fault::{Fault, FieldPath};
@@ -23,7 +23,9 @@ pub(super) fn check(preset: &VirtualMachineInstancePreset, config: &ClusterConfi
         );
     }
     if let Some(spec) = spec {
-        label_selector(&spec.selector, &Place::same(at.child("selector")), &mut report);
+        let place = Place::same(at.child("selector"));
+        label_selector(&spec.selector, &place, &mut report);
+        label_values(&spec.selector, &place, &mut report);
         let domain = spec.domain.clone().unwrap_or_default();
         let alone = VirtualMachineInstanceSpec { domain, ..VirtualMachineInstanceSpec::default() };
         disks::check(&Subject { spec: &alone, at, config }, &mut report);

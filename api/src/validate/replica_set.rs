@@ -3,7 +3,7 @@
 use super::metadata::Metadata;
 use super::names::subdomain_problem;
 use super::report::{Report, invalid, required};
-use super::selectors::{Place, label_selector};
+use super::selectors::{Place, label_selector, label_values};
 use crate::fault::{Fault, FieldPath};
 use crate::selector::{self, Labels};
 use crate::set;
@@ -18,6 +18,7 @@ pub(crate) fn check(set: &VirtualMachineInstanceReplicaSet, labelled: &Metadata<
     let mut wrong = Report::default();
     let place = at.child("selector");
     label_selector(&set.spec.selector, &Place::same(place.clone()), &mut wrong);
+    label_values(&set.spec.selector, &Place::same(place.clone()), &mut wrong);
     let wrong = wrong.into_faults();
     let nothing = Labels::new();
     let labels = labelled.labels.unwrap_or(&nothing);
@@ -116,6 +117,8 @@ mod tests {
         assert_eq!(verdict(&[expressions("Exists")]).faults, []);
         refused(&[expressions("Exist")], "spec.selector.matchExpressions[0].operator", "`Exists`");
         refused(&[("spec.template.metadata", json!({}))], "spec.template.metadata.labels", "labels");
+        let odd = json!([{"key": "tier", "operator": "In", "values": ["front", "x),y"]}]);
+        refused(&[("spec.selector.matchExpressions", odd)], "spec.selector.matchExpressions[0].values", "`x),y`");
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub struct AdmissionContext<'a> {
     pub fresh: Uuid,
     /// The KubeVirt objects that there are.
     pub kubevirts: &'a [ObjectKey],
-    /// The presets of the namespace, where a new instance is asked about.
+    /// The presets of the namespace, where a new instance is to be filled in.
     pub presets: &'a [VirtualMachineInstancePreset],
 }
 

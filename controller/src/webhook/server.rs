@@ -127,18 +127,21 @@ async fn answer_mutate(
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let now = jiff::Timestamp::now();
-    answer(&serving, review, |request, context| mutate(request, context, now)).await
+    let presets = Some(&serving.presets);
+    answer(&serving.context, presets, review, |request, context| mutate(request, context, now)).await
 }
 
 async fn answer_validate(
     State(serving): State<Arc<Serving>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
-    answer(&serving, review, validate).await
+    // What presets give is written by then.
+    answer(&serving.context, None, review, validate).await
 }
 
 async fn answer(
-    Serving { context, presets }: &Serving,
+    context: &Context,
+    presets: Option<&KnownPresets>,
     review: AdmissionReview<DynamicObject>,
     judge: impl FnOnce(&Request, &AdmissionContext<'_>) -> AdmissionResponse,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
@@ -148,7 +151,7 @@ async fn answer(
     let kubevirts: Vec<ObjectKey> = objects
         .map(|object| ObjectKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() })
         .collect();
-    let presets = of_new_instance(presets, &request);
+    let presets = presets.map(|known| of_new_instance(known, &request)).unwrap_or_default();
     let context = AdmissionContext {
         config: &settings.config,
         namespace: &context.namespace,
