@@ -25,6 +25,8 @@ struct Naming {
     columns: &'static [Column],
     subresources: Subresources,
     rules: &'static [Rule],
+    /// Why no version of it should be used any more, and what to write instead.
+    deprecation: Option<&'static str>,
     versions: Versions,
 }
 
@@ -79,6 +81,8 @@ struct Column {
 #[derive(Clone, Copy, PartialEq)]
 enum Subresources {
     Status,
+    /// Beside the status: how many there are, and are to be, for `kubectl scale` and autoscalers.
+    Scale,
     /// Spec and status are one object, as KubeVirt has it for VMIs.
     None,
 }
@@ -109,6 +113,7 @@ const VIRTUAL_MACHINE: Naming = Naming {
         message: "write exactly one of running and runStrategy",
     }],
     versions: Versions::OfMachines,
+    deprecation: None,
 };
 
 const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
@@ -132,6 +137,34 @@ const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
     subresources: Subresources::None,
     rules: &[],
     versions: Versions::OfMachines,
+    deprecation: None,
+};
+
+const REPLICA_SET: Naming = Naming {
+    plural: "virtualmachineinstancereplicasets",
+    singular: "virtualmachineinstancereplicaset",
+    short: &["vmirs", "vmirss"],
+    columns: &[
+        Column { name: "Desired", of: "integer", path: ".spec.replicas", priority: 0 },
+        Column { name: "Current", of: "integer", path: ".status.replicas", priority: 0 },
+        Column { name: "Ready", of: "integer", path: ".status.readyReplicas", priority: 0 },
+        AGE,
+    ],
+    subresources: Subresources::Scale,
+    rules: &[],
+    versions: Versions::OfMachines,
+    deprecation: None,
+};
+
+const PRESET: Naming = Naming {
+    plural: "virtualmachineinstancepresets",
+    singular: "virtualmachineinstancepreset",
+    short: &["vmipreset", "vmipresets"],
+    columns: &[],
+    subresources: Subresources::None,
+    rules: &[],
+    versions: Versions::OfMachines,
+    deprecation: Some("presets are deprecated in KubeVirt; write what they give into the instances and templates"),
 };
 
 const KUBEVIRT: Naming = Naming {
@@ -142,6 +175,7 @@ const KUBEVIRT: Naming = Naming {
     subresources: Subresources::Status,
     rules: &[],
     versions: Versions::OfMachines,
+    deprecation: None,
 };
 
 const INSTANCETYPE: Naming = size(
@@ -171,16 +205,19 @@ const fn size(plural: &'static str, singular: &'static str, short: &'static [&'s
         subresources: Subresources::None,
         rules: &[],
         versions: Versions::OfSizes,
+        deprecation: None,
     }
 }
 
 /// The kinds that have a definition, in the order in which they are installed.
-pub const KINDS: [Kind; 7] = {
+pub const KINDS: [Kind; 9] = {
     let [instancetype, cluster_instancetype, preference, cluster_preference] = SIZES;
     [
         Kind::KubeVirt,
         Kind::VirtualMachine,
         Kind::VirtualMachineInstance,
+        Kind::ReplicaSet,
+        Kind::Preset,
         instancetype,
         cluster_instancetype,
         preference,
@@ -192,6 +229,8 @@ const fn naming(kind: Kind) -> Option<Naming> {
     match kind {
         Kind::VirtualMachine => Some(VIRTUAL_MACHINE),
         Kind::VirtualMachineInstance => Some(VIRTUAL_MACHINE_INSTANCE),
+        Kind::ReplicaSet => Some(REPLICA_SET),
+        Kind::Preset => Some(PRESET),
         Kind::KubeVirt => Some(KUBEVIRT),
         Kind::VirtualMachineInstancetype => Some(INSTANCETYPE),
         Kind::VirtualMachineClusterInstancetype => Some(CLUSTER_INSTANCETYPE),
@@ -246,8 +285,23 @@ fn version(name: &str, naming: &Naming, schema: Value) -> Value {
         version["deprecated"] = true.into();
         version["deprecationWarning"] = format!("write {GROUP}/{STORED_VERSION}; the fields are the same").into();
     }
-    if naming.subresources == Subresources::Status {
-        version["subresources"] = json!({ "status": {} });
+    if let Some(deprecation) = naming.deprecation {
+        version["deprecated"] = true.into();
+        version["deprecationWarning"] = deprecation.into();
+    }
+    match naming.subresources {
+        Subresources::None => {}
+        Subresources::Status => version["subresources"] = json!({ "status": {} }),
+        Subresources::Scale => {
+            version["subresources"] = json!({
+                "status": {},
+                "scale": {
+                    "specReplicasPath": ".spec.replicas",
+                    "statusReplicasPath": ".status.replicas",
+                    "labelSelectorPath": ".status.labelSelector",
+                },
+            });
+        }
     }
     version
 }
@@ -376,6 +430,18 @@ mod tests {
         let status = |kind| definition(kind).unwrap()["spec"]["versions"][0].get("subresources").is_some();
         assert!(status(Kind::VirtualMachine));
         assert!(!status(Kind::VirtualMachineInstance));
+    }
+
+    #[test]
+    fn a_set_is_scaled_by_both_versions() {
+        for version in definition(Kind::ReplicaSet).unwrap()["spec"]["versions"].as_array().unwrap() {
+            let scale = &version["subresources"]["scale"];
+            let fields = &version["schema"]["openAPIV3Schema"]["properties"];
+            for path in ["specReplicasPath", "statusReplicasPath", "labelSelectorPath"] {
+                let (part, field) = scale[path].as_str().unwrap()[1..].split_once('.').unwrap();
+                assert!(fields[part]["properties"][field].is_object(), "{path} leads to no field");
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,10 @@ pub enum Kind {
     VirtualMachine,
     /// `kubevirt.io/v1` VirtualMachineInstance.
     VirtualMachineInstance,
+    /// `kubevirt.io/v1` VirtualMachineInstanceReplicaSet.
+    ReplicaSet,
+    /// `kubevirt.io/v1` VirtualMachineInstancePreset.
+    Preset,
     /// `kubevirt.io/v1` KubeVirt.
     KubeVirt,
     /// `instancetype.kubevirt.io` VirtualMachineInstancetype.
@@ -37,6 +41,8 @@ impl Kind {
         match self {
             Self::VirtualMachine => "VirtualMachine",
             Self::VirtualMachineInstance => "VirtualMachineInstance",
+            Self::ReplicaSet => "VirtualMachineInstanceReplicaSet",
+            Self::Preset => "VirtualMachineInstancePreset",
             Self::KubeVirt => "KubeVirt",
             Self::VirtualMachineInstancetype => "VirtualMachineInstancetype",
             Self::VirtualMachineClusterInstancetype => "VirtualMachineClusterInstancetype",
@@ -56,6 +62,8 @@ impl Kind {
             Self::VirtualMachineClusterInstancetype | Self::VirtualMachineClusterPreference => true,
             Self::VirtualMachine
             | Self::VirtualMachineInstance
+            | Self::ReplicaSet
+            | Self::Preset
             | Self::KubeVirt
             | Self::VirtualMachineInstancetype
             | Self::VirtualMachinePreference
@@ -84,6 +92,8 @@ pub fn kind_of(object: &Value) -> Kind {
     match (written("apiVersion"), written("kind")) {
         (version, "VirtualMachine") if is_served(version) => Kind::VirtualMachine,
         (version, "VirtualMachineInstance") if is_served(version) => Kind::VirtualMachineInstance,
+        (version, "VirtualMachineInstanceReplicaSet") if is_served(version) => Kind::ReplicaSet,
+        (version, "VirtualMachineInstancePreset") if is_served(version) => Kind::Preset,
         (version, "KubeVirt") if is_served(version) => Kind::KubeVirt,
         ("v1", "Secret") => Kind::Secret,
         ("v1", "ConfigMap") => Kind::ConfigMap,
@@ -152,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_kind_is_recognised() {
-        for kind in [Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::KubeVirt] {
+        for kind in crate::crd::KINDS.into_iter().filter(|kind| !SIZES.contains(kind)) {
             assert_eq!(kind_of(&json!({"apiVersion": "kubevirt.io/v1", "kind": kind.name()})), kind);
         }
         for kind in [Kind::Secret, Kind::ConfigMap, Kind::PersistentVolumeClaim] {

@@ -29,12 +29,15 @@ pub mod metadata;
 mod name_enum;
 pub mod names;
 pub mod phase;
+pub mod preset;
 pub mod printable_status;
 pub mod quantity;
 mod remnant;
 mod resource;
 pub mod run_strategy;
 pub mod schema;
+pub mod selector;
+pub mod set;
 mod suggest;
 pub mod v1;
 pub mod validate;
@@ -51,4 +54,7 @@ pub use printable_status::PrintableStatus;
 pub use quantity::Quantity;
 pub use remnant::remnant_of_instance;
 pub use run_strategy::RunStrategy;
-pub use v1::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec};
+pub use v1::{
+    VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset, VirtualMachineInstanceReplicaSet,
+    VirtualMachineInstanceSpec,
+};

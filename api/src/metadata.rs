@@ -170,6 +170,8 @@ pub mod annotation {
             Kind::VirtualMachineClusterPreference => Some(CLUSTER_PREFERENCE_NAME),
             Kind::VirtualMachine
             | Kind::VirtualMachineInstance
+            | Kind::ReplicaSet
+            | Kind::Preset
             | Kind::KubeVirt
             | Kind::Secret
             | Kind::ConfigMap
@@ -177,7 +179,12 @@ pub mod annotation {
             | Kind::Other => None,
         }
     }
-
+    /// On an instance: the beginning; what follows is the name of a preset that it has something of, and the value the version of the API.
+    pub const PRESET: &str = "virtualmachinepreset.kubevirt.io/";
+    /// On an instance, `true`: it gets nothing of presets.
+    pub const EXCLUDE_PRESETS: &str = "virtualmachineinstancepresets.admission.kubevirt.io/exclude";
+    /// On an instance: presets of which it did not get everything, and what it has of its own instead, for an event.
+    pub const PRESETS_OVERRIDDEN: &str = "garboard.dev/presets-overridden";
     /// On a VirtualMachine: what is stored of the machine (`status.storedMachine`), for backups that leave the status out.
     pub const STORED_MACHINE: &str = "garboard.dev/stored-machine";
 }

@@ -3,7 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{Metadata, NamespaceResourceScope, Resource};
 
-use crate::v1::{KubeVirt, VirtualMachine, VirtualMachineInstance};
+use crate::v1::{
+    KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset, VirtualMachineInstanceReplicaSet,
+};
 
 impl Resource for VirtualMachine {
     const API_VERSION: &'static str = crate::v1::API_VERSION;
@@ -36,6 +38,48 @@ impl Resource for VirtualMachineInstance {
 }
 
 impl Metadata for VirtualMachineInstance {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl Resource for VirtualMachineInstanceReplicaSet {
+    const API_VERSION: &'static str = crate::v1::API_VERSION;
+    const GROUP: &'static str = "kubevirt.io";
+    const KIND: &'static str = "VirtualMachineInstanceReplicaSet";
+    const VERSION: &'static str = "v1";
+    const URL_PATH_SEGMENT: &'static str = "virtualmachineinstancereplicasets";
+    type Scope = NamespaceResourceScope;
+}
+
+impl Metadata for VirtualMachineInstanceReplicaSet {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl Resource for VirtualMachineInstancePreset {
+    const API_VERSION: &'static str = crate::v1::API_VERSION;
+    const GROUP: &'static str = "kubevirt.io";
+    const KIND: &'static str = "VirtualMachineInstancePreset";
+    const VERSION: &'static str = "v1";
+    const URL_PATH_SEGMENT: &'static str = "virtualmachineinstancepresets";
+    type Scope = NamespaceResourceScope;
+}
+
+impl Metadata for VirtualMachineInstancePreset {
     type Ty = ObjectMeta;
 
     fn metadata(&self) -> &ObjectMeta {

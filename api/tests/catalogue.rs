@@ -19,9 +19,11 @@ fn every_object_of_the_catalogue_is_admitted() {
         match admission.object.unwrap() {
             Object::Instancetype(_) => sizes += 1,
             Object::Preference(_) => preferences += 1,
-            other @ (Object::VirtualMachine(_) | Object::VirtualMachineInstance(_) | Object::KubeVirt(_)) => {
-                panic!("{name}: {other:?}")
-            }
+            other @ (Object::VirtualMachine(_)
+            | Object::VirtualMachineInstance(_)
+            | Object::ReplicaSet(_)
+            | Object::Preset(_)
+            | Object::KubeVirt(_)) => panic!("{name}: {other:?}"),
         }
         if admission.warnings.is_empty() {
             usable.push(name.to_owned());

@@ -6,7 +6,8 @@
 use std::fmt::Write;
 
 use garboard_api::fields::{
-    ANNOTATIONS, Behind, Fate, INSTANCE, Line, MACHINE, OF_MACHINES, SETTINGS, Setting, TABLES, Table, When, gates,
+    ANNOTATIONS, Behind, Fate, INSTANCE, Line, MACHINE, OF_MACHINES, PRESET, REPLICA_SET, SETTINGS, Setting, TABLES,
+    Table, When, gates,
 };
 
 const FILE: &str = "../docs/compatibility.md";
@@ -17,6 +18,8 @@ fn the_document_has_what_the_table_has() {
     let parts = [
         ("instance", fields(&INSTANCE)),
         ("machine", fields(&MACHINE)),
+        ("replica set", fields(&REPLICA_SET)),
+        ("preset", fields(&PRESET)),
         ("settings", fields(&SETTINGS)),
         ("status", statuses()),
         ("annotations", annotations()),
@@ -47,8 +50,8 @@ fn fields(table: &Table) -> String {
         if cluster != bare_host || cluster != "works" {
             for path in line.paths() {
                 let bare_host = match table.kind {
-                    // A bare host has no settings of a cluster.
-                    "KubeVirt" => "–",
+                    // A bare host has neither settings of a cluster nor a controller nor presets.
+                    "KubeVirt" | "VirtualMachineInstanceReplicaSet" | "VirtualMachineInstancePreset" => "–",
                     _ if cluster == bare_host => "as in a cluster",
                     _ => &bare_host,
                 };

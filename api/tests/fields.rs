@@ -38,6 +38,16 @@ fn every_field_of_instancetypes_and_preferences_is_there_and_no_other() {
     agree(Kind::VirtualMachinePreference);
 }
 
+#[test]
+fn every_field_of_a_replica_set_is_there_and_no_other() {
+    agree(Kind::ReplicaSet);
+}
+
+#[test]
+fn every_field_of_a_preset_is_there_and_no_other() {
+    agree(Kind::Preset);
+}
+
 fn agree(kind: Kind) {
     let published = published(kind);
     let ours = ours(kind, &published);

@@ -59,6 +59,15 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
     let (mut vmi, strategy, is_kept) = match object {
         // An instance is one run.
         Object::VirtualMachineInstance(vmi) => (*vmi, RunStrategy::Once, false),
+        Object::Preset(_) => {
+            let text = format!("{}: a preset is of a cluster; write what it gives into the machine", document.origin);
+            return Err(exit_error(BAD_INPUT, text));
+        }
+        Object::ReplicaSet(_) => {
+            let text =
+                format!("{}: a set is of a cluster; write its template as a VirtualMachineInstance", document.origin);
+            return Err(exit_error(BAD_INPUT, text));
+        }
         Object::KubeVirt(_) | Object::Instancetype(_) | Object::Preference(_) => {
             let text = format!("{}: this is no machine; name one", document.origin);
             return Err(exit_error(BAD_INPUT, text));

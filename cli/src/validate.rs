@@ -112,7 +112,7 @@ mod tests {
             ("instancetype.kubevirt.io/v1alpha1", "VirtualMachineInstancetype", "apiVersion"),
             ("snapshot.kubevirt.io/v1beta1", "VirtualMachineSnapshot", "not supported"),
             ("migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "not supported"),
-            ("kubevirt.io/v1", "VirtualMachineInstanceReplicaSet", "not supported"),
+            ("kubevirt.io/v1", "VirtualMachineInstanceMigration", "not supported"),
             ("kubevirt.io/v2", "VirtualMachine", "apiVersion"),
             ("example.org/v1", "VirtualMachine", "kubevirt.io/v1"),
             ("future.kubevirt.io/v1", "Something", "not supported"),

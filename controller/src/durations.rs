@@ -37,20 +37,26 @@ impl Durations {
     }
 }
 
-/// Those of both reconcilers, since this process began.
+/// Those of every reconciler, since this process began.
 #[derive(Debug, Default)]
 pub struct Reconciles {
     /// Of VirtualMachines.
     pub machines: Durations,
     /// Of VirtualMachineInstances.
     pub instances: Durations,
+    /// Of VirtualMachineInstanceReplicaSets.
+    pub replica_sets: Durations,
 }
 
 impl Reconciles {
     /// As JSON, by kind: pairs of the end of a range in microseconds and how many fell into it.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        json!({"VirtualMachine": self.machines.seen(), "VirtualMachineInstance": self.instances.seen()})
+        json!({
+            "VirtualMachine": self.machines.seen(),
+            "VirtualMachineInstance": self.instances.seen(),
+            "VirtualMachineInstanceReplicaSet": self.replica_sets.seen(),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   VirtualMachine ──vm: observe, decide, apply──► VirtualMachineInstance ──vmi: …──► launcher pod
 //!        ▲ status                                        ▲ status: scheduling here, the running guest by the node agent
+//!   VirtualMachineInstanceReplicaSet ──replica_set: …──► VirtualMachineInstances ──► …
 //! ```
 //!
 //! Each reconciler is three files: `observe` looks into the stores (`stores`) and asks the API server
@@ -29,6 +30,7 @@ pub mod nodes;
 pub mod pod;
 pub mod reconciler;
 pub mod reconcilers;
+pub mod replica_set;
 pub mod settings;
 pub mod shutdown;
 pub mod sizes;

@@ -1,24 +1,27 @@
-//! Both reconcilers, and the watches that they share: one per kind.
+//! The reconcilers, and the watches that they share: one per kind.
 
 use std::sync::Arc;
 
 use futures::FutureExt;
 use garboard_api::metadata::label;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use garboard_api::selector::{self, Labels};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::Api;
 use kube::runtime::watcher::Config;
+use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
 use crate::reconciler::{self, Queue};
 use crate::stores::{
-    Cached, DataVolumes, Instances, Kind, Known, Machines, ObjectKey, Pods, UNSERVED, VolumeClaims, Waiting,
+    Cached, DataVolumes, Instances, Kind, Known, Machines, ObjectKey, Pods, ReplicaSets, UNSERVED, VolumeClaims,
+    Waiting,
 };
 use crate::vmi::history::PodHistories;
-use crate::{upgrade, vm, vmi};
+use crate::{replica_set, upgrade, vm, vmi};
 
-/// What both reconcilers work with while this replica leads.
+/// What all reconcilers work with while this replica leads.
 pub struct Leader {
     /// What every replica has.
     pub context: Context,
@@ -55,6 +58,8 @@ const PAGE: u32 = 100;
 struct Queues {
     machines: Queue<Machines>,
     instances: Queue<Instances>,
+    replica_sets: Queue<ReplicaSets>,
+    known_sets: Known<ReplicaSets>,
     launchers: upgrade::Changed,
 }
 
@@ -64,11 +69,34 @@ impl Queues {
         self.machines.push(&namespace, &name);
     }
 
-    /// A machine looks at the instance that has its name, also if another client made it.
+    fn set_changed(&self, object: &Cached<ReplicaSets>) {
+        let ObjectKey { namespace, name } = object.key();
+        self.replica_sets.push(&namespace, &name);
+    }
+
+    /// A machine looks at the instance that has its name, also if another client made it; a set at those that it controls, and at
+    /// those without a controller that it selects.
     fn instance_changed(&self, object: &Cached<Instances>) {
         let ObjectKey { namespace, name } = object.key();
         self.instances.push(&namespace, &name);
         self.machines.push(&namespace, &name);
+        match object.controller() {
+            Some(owner) if owner.kind == ReplicaSets::KIND => self.replica_sets.push(&namespace, &owner.name),
+            Some(_) => {}
+            None => self.uncontrolled_changed(object),
+        }
+    }
+
+    fn uncontrolled_changed(&self, object: &Cached<Instances>) {
+        let namespace = object.key().namespace;
+        let sets = self.known_sets.store().state();
+        let mut sets = sets.iter().filter(|set| set.key().namespace == namespace).peekable();
+        // Most namespaces have none.
+        if sets.peek().is_none() {
+            return;
+        }
+        let Ok(Labelled { metadata }) = object.read_part() else { return };
+        sets.filter(|set| selects(set, &metadata.labels)).for_each(|set| self.set_changed(set));
     }
 
     fn pod_changed(&self, object: &Cached<Pods>) {
@@ -91,19 +119,54 @@ impl Queues {
     }
 }
 
+/// The labels of an object, and nothing else.
+#[derive(Deserialize)]
+struct Labelled {
+    metadata: LabelledMetadata,
+}
+
+#[derive(Deserialize)]
+struct LabelledMetadata {
+    #[serde(default)]
+    labels: Labels,
+}
+
+/// The selector of a set, and nothing else.
+#[derive(Deserialize)]
+struct Selecting {
+    spec: SelectingSpec,
+}
+
+#[derive(Deserialize)]
+struct SelectingSpec {
+    selector: LabelSelector,
+}
+
+fn selects(set: &Cached<ReplicaSets>, labels: &Labels) -> bool {
+    set.read_part().is_ok_and(|Selecting { spec }| selector::matches(&spec.selector, labels))
+}
+
 fn of_kind<'a>(owner: Option<&'a OwnerReference>, kind: &str) -> Option<&'a OwnerReference> {
     owner.filter(|owner| owner.kind == kind)
 }
 
-/// Reconciles every VirtualMachine and VirtualMachineInstance. Returns when one of its parts has ended, which only a fault of
-/// this program brings about; when the future is dropped, all of them end.
+/// Reconciles every VirtualMachine, VirtualMachineInstance and VirtualMachineInstanceReplicaSet. Returns when one of its parts has
+/// ended, which only a fault of this program brings about; when the future is dropped, all of them end.
 pub async fn run(context: Context) {
     let client = context.client.clone();
     let ((machines, machine_filler), (instances, instance_filler), (pods, pod_filler)) =
         (Known::new(), Known::new(), Known::new());
     let ((machine_queue, queued_machines), (instance_queue, queued_instances)) = (Queue::new(), Queue::new());
     let (launchers, changed_launchers) = upgrade::changes();
-    let queues = Queues { machines: machine_queue, instances: instance_queue, launchers };
+    let (replica_sets, set_filler) = Known::<ReplicaSets>::new();
+    let (set_queue, queued_sets) = Queue::new();
+    let queues = Queues {
+        machines: machine_queue,
+        instances: instance_queue,
+        replica_sets: set_queue,
+        known_sets: replica_sets.clone(),
+        launchers,
+    };
     let (claims, claim_filler) = Known::<VolumeClaims>::new();
     let (served, data_volumes) = watch::channel(None);
     let leader = Arc::new(Leader {
@@ -121,6 +184,8 @@ pub async fn run(context: Context) {
     parts.spawn(async move { machine_filler.follow(api, pages(), |each| to.machine_changed(each)).await });
     let (to, api) = (queues.clone(), Api::all(client.clone()));
     parts.spawn(async move { instance_filler.follow(api, pages(), |each| to.instance_changed(each)).await });
+    let (to, api) = (queues.clone(), Api::all(client.clone()));
+    parts.spawn(async move { set_filler.follow(api, pages(), |each| to.set_changed(each)).await });
     let launchers = pages().labels(&format!("{}=virt-launcher", label::COMPONENT));
     let (to, api) = (queues.clone(), Api::all(client.clone()));
     parts.spawn(async move { pod_filler.follow(api, launchers, |each| to.pod_changed(each)).await });
@@ -137,6 +202,11 @@ pub async fn run(context: Context) {
     parts.spawn(async move {
         ready.await;
         reconciler::run(reconciler, machines, queued_machines).await;
+    });
+    let (reconciler, ready) = (replica_set::Reconciler(leader.clone()), listed.clone());
+    parts.spawn(async move {
+        futures::join!(ready, replica_sets.is_listed());
+        reconciler::run(reconciler, replica_sets, queued_sets).await;
     });
     let (upgrading, ready) = (leader.clone(), listed.clone());
     parts.spawn(async move {

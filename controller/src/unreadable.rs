@@ -4,9 +4,13 @@
 //! The condition is applied under a name of its own, so that it is removed without anything else of the status.
 
 use garboard_api::conditions::{
-    self, Condition, ConditionStatus, KubeVirtConditionType, NewCondition, Reason, VmConditionType, VmiConditionType,
+    self, Condition, ConditionStatus, KubeVirtConditionType, NewCondition, Reason, ReplicaSetConditionType,
+    VmConditionType, VmiConditionType,
 };
-use garboard_api::v1::{KubeVirtCondition, VirtualMachineCondition, VirtualMachineInstanceCondition};
+use garboard_api::v1::{
+    KubeVirtCondition, VirtualMachineCondition, VirtualMachineInstanceCondition,
+    VirtualMachineInstanceReplicaSetCondition,
+};
 use garboard_cluster::names::UNREADABLE_MANAGER;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Api;
@@ -46,6 +50,13 @@ impl FailureCondition for crate::stores::Instances {
     const CONDITION: VmiConditionType = VmiConditionType::Synchronized;
     const STATUS: ConditionStatus = ConditionStatus::False;
     const HAS_STATUS: bool = false;
+}
+
+impl FailureCondition for crate::stores::ReplicaSets {
+    type Condition = VirtualMachineInstanceReplicaSetCondition;
+    const CONDITION: ReplicaSetConditionType = ReplicaSetConditionType::ReplicaFailure;
+    const STATUS: ConditionStatus = ConditionStatus::True;
+    const HAS_STATUS: bool = true;
 }
 
 impl FailureCondition for crate::stores::Installations {

@@ -18,11 +18,14 @@ use tokio::sync::watch;
 use tower::BoxError;
 
 mod records;
+mod sets;
 
 const MACHINES: &str = "/apis/kubevirt.io/v1/virtualmachines";
 const INSTANCES: &str = "/apis/kubevirt.io/v1/virtualmachineinstances";
 const PODS: &str = "/api/v1/pods";
 const CLAIMS: &str = "/api/v1/persistentvolumeclaims";
+const SETS: &str = "/apis/kubevirt.io/v1/virtualmachineinstancereplicasets";
+const SET: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancereplicasets/set";
 const VM: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/vm";
 const VMI: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm";
 const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances";
@@ -152,6 +155,7 @@ async fn run(listed: [(&'static str, Vec<Value>); 3], adapt: impl FnOnce(&mut St
         }
         state.listed = listed.into_iter().collect();
         state.listed.insert(CLAIMS, Vec::new());
+        state.listed.insert(SETS, Vec::new());
         adapt(&mut state);
     }
     let (context, _keeps) = controller(&server);

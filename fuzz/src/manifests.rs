@@ -86,6 +86,8 @@ fn stored(object: &Object) -> Value {
     let written = match object {
         Object::VirtualMachine(vm) => serde_json::to_value(vm),
         Object::VirtualMachineInstance(vmi) => serde_json::to_value(vmi),
+        Object::ReplicaSet(set) => serde_json::to_value(set),
+        Object::Preset(preset) => serde_json::to_value(preset),
         Object::KubeVirt(settings) => serde_json::to_value(settings),
         Object::Instancetype(size) => serde_json::to_value(size),
         Object::Preference(preference) => serde_json::to_value(preference),
@@ -98,7 +100,8 @@ fn starts(object: &Object, config: &ClusterConfig) {
     let mut vmi = match object {
         Object::VirtualMachine(vm) => vmi_of(vm),
         Object::VirtualMachineInstance(vmi) => (**vmi).clone(),
-        Object::KubeVirt(_) | Object::Instancetype(_) | Object::Preference(_) => return,
+        Object::ReplicaSet(set) => garboard_api::set::instance(set, &garboard_api::set::name(set, 0)),
+        Object::Preset(_) | Object::KubeVirt(_) | Object::Instancetype(_) | Object::Preference(_) => return,
     };
     let identity = Identity { firmware_uuid: Default::default() };
     default_vmi(&mut vmi, config, &identity);

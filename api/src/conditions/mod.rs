@@ -14,11 +14,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub use reason::Reason;
 pub use types::{
     ConditionWriter, DataVolumeConditionType, KubeVirtConditionType, NodeConditionType, PodConditionType,
-    VmConditionType, VmiConditionType,
+    ReplicaSetConditionType, VmConditionType, VmiConditionType,
 };
 
 use crate::name_enum::name_enum;
-use crate::v1::{KubeVirtCondition, VirtualMachineCondition, VirtualMachineInstanceCondition};
+use crate::v1::{
+    KubeVirtCondition, VirtualMachineCondition, VirtualMachineInstanceCondition,
+    VirtualMachineInstanceReplicaSetCondition,
+};
 
 name_enum! {
     /// Whether a condition holds.
@@ -124,6 +127,7 @@ macro_rules! condition {
 
 condition!(VirtualMachineInstanceCondition, VmiConditionType);
 condition!(VirtualMachineCondition, VmConditionType);
+condition!(VirtualMachineInstanceReplicaSetCondition, ReplicaSetConditionType);
 condition!(KubeVirtCondition, KubeVirtConditionType);
 
 /// The condition of a type.

@@ -132,6 +132,12 @@ name_enum! {
         SuccessfulCreate = "SuccessfulCreate",
         /// An object was deleted.
         SuccessfulDelete = "SuccessfulDelete",
+        /// A set of instances was paused.
+        SuccessfulPaused = "SuccessfulPaused",
+        /// A set of instances goes on after a pause.
+        SuccessfulResumed = "SuccessfulResumed",
+        /// An instance has parts of its own, and did not get those of a preset.
+        Override = "Override",
         /// A DataVolume was created.
         SuccessfulDataVolumeCreate = "SuccessfulDataVolumeCreate",
         /// QEMU was started.
@@ -186,6 +192,9 @@ impl Reason {
             | Self::UpdateStopped
             | Self::SuccessfulCreate
             | Self::SuccessfulDelete
+            | Self::SuccessfulPaused
+            | Self::SuccessfulResumed
+            | Self::Override
             | Self::SuccessfulDataVolumeCreate
             | Self::Created
             | Self::Started

@@ -96,6 +96,16 @@ name_enum! {
 }
 
 name_enum! {
+    /// Of a VirtualMachineInstanceReplicaSet. Each is there only while it holds.
+    ReplicaSetConditionType {
+        /// An instance could not be created or deleted.
+        ReplicaFailure = "ReplicaFailure",
+        /// Instances are neither created nor deleted.
+        ReplicaPaused = "ReplicaPaused",
+    }
+}
+
+name_enum! {
     /// Of a KubeVirt object.
     KubeVirtConditionType {
         /// The installation serves.

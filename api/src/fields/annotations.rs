@@ -29,6 +29,9 @@ pub const ANNOTATIONS: &[Annotation] = &[
     read(annotation::VGA_DISPLAY_EFI, "launcher/plan/src/screen.rs"),
     read(annotation::FREE_PAGE_REPORTING_DISABLED, "launcher/plan/src/devices.rs"),
     read(annotation::SKIP_BACKUP_HOOKS, "controller/src/pod/metadata.rs"),
+    read(annotation::EXCLUDE_PRESETS, "api/src/preset.rs"),
+    // Written by the webhook alone.
+    read(annotation::PRESETS_OVERRIDDEN, "controller/src/vmi/apply.rs"),
     read(annotation::FAIL_FAST, "launcher/src/supervisor/prepare/order.rs"),
     Annotation {
         key: annotation::IGNITION,

@@ -9,12 +9,16 @@ use super::shape::Shape;
 use super::structural::{Descriptions, structural};
 use crate::instancetype::{VirtualMachineInstancetype, VirtualMachinePreference};
 use crate::kind::Kind;
-use crate::v1::{KubeVirt, VirtualMachine, VirtualMachineInstance};
+use crate::v1::{
+    KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset, VirtualMachineInstanceReplicaSet,
+};
 
 pub(super) fn structural_of(kind: Kind, descriptions: Descriptions) -> Option<Value> {
     Some(match kind {
         Kind::VirtualMachine => structural::<VirtualMachine>(descriptions),
         Kind::VirtualMachineInstance => structural::<VirtualMachineInstance>(descriptions),
+        Kind::ReplicaSet => structural::<VirtualMachineInstanceReplicaSet>(descriptions),
+        Kind::Preset => structural::<VirtualMachineInstancePreset>(descriptions),
         Kind::KubeVirt => structural::<KubeVirt>(descriptions),
         Kind::VirtualMachineInstancetype | Kind::VirtualMachineClusterInstancetype => {
             structural::<VirtualMachineInstancetype>(descriptions)
@@ -31,7 +35,7 @@ pub(super) fn structural_of(kind: Kind, descriptions: Descriptions) -> Option<Va
 
 /// The shape of a kind. The first call for a kind takes a few milliseconds.
 pub(super) fn shape_of(kind: Kind) -> Option<&'static Shape> {
-    static SHAPES: [OnceLock<Option<Shape>>; 8] = [const { OnceLock::new() }; 8];
+    static SHAPES: [OnceLock<Option<Shape>>; 10] = [const { OnceLock::new() }; 10];
     let slot = match kind {
         Kind::VirtualMachine => 0,
         Kind::VirtualMachineInstance => 1,
@@ -41,6 +45,8 @@ pub(super) fn shape_of(kind: Kind) -> Option<&'static Shape> {
         Kind::KubeVirt => 5,
         Kind::VirtualMachineInstancetype | Kind::VirtualMachineClusterInstancetype => 6,
         Kind::VirtualMachinePreference | Kind::VirtualMachineClusterPreference => 7,
+        Kind::ReplicaSet => 8,
+        Kind::Preset => 9,
         Kind::Other => return None,
     };
     SHAPES[slot].get_or_init(|| structural_of(kind, Descriptions::LeftOut).map(|schema| Shape::of(&schema))).as_ref()

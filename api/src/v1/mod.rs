@@ -14,6 +14,8 @@ mod domain;
 mod kubevirt;
 mod network;
 mod present;
+mod preset;
+mod replica_set;
 mod status;
 mod text;
 mod vm;
@@ -44,6 +46,11 @@ pub use kubevirt::{
 };
 pub use network::{ClaimRequest, MultusNetwork, Network, PodNetwork};
 pub use present::Present;
+pub use preset::{VirtualMachineInstancePreset, VirtualMachineInstancePresetSpec};
+pub use replica_set::{
+    VirtualMachineInstanceReplicaSet, VirtualMachineInstanceReplicaSetCondition, VirtualMachineInstanceReplicaSetSpec,
+    VirtualMachineInstanceReplicaSetStatus,
+};
 pub use status::{
     CPUTopology, ChangedBlockTrackingStatus, ContainerDiskInfo, DomainMemoryDumpInfo, DowntimeTuningOptions,
     ExperimentalMigrationOptions, HotplugVolumeStatus, InitrdInfo, KernelBootStatus, KernelInfo, MemoryStatus,

@@ -10,9 +10,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::report::{Report, printable};
-use super::{ValidationVerdict, kubevirt, sizes, validate_vmi, verdict, whole};
+use super::{ValidationVerdict, kubevirt, preset, sizes, validate_replica_set, validate_vmi, verdict, whole};
 use crate::cluster::ClusterConfig;
-use crate::crd::GROUP;
+use crate::crd::{GROUP, KINDS};
 use crate::defaults::{Identity, default_vm, default_vmi, vmi_of};
 use crate::fault::{Fault, FaultCode, FieldPath};
 use crate::fields::{self, Judgement, Setting};
@@ -20,7 +20,11 @@ use crate::instancetype::{self, Sizing, VirtualMachineInstancetype, VirtualMachi
 use crate::kind::{Kind, SIZES, kind_of};
 use crate::quantity::Quantity;
 use crate::schema::inspect_as;
-use crate::v1::{API_VERSION, KubeVirt, VirtualMachine, VirtualMachineInstance};
+use crate::set;
+use crate::v1::{
+    API_VERSION, KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset,
+    VirtualMachineInstanceReplicaSet,
+};
 
 /// An object that was admitted, with its defaults.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +33,10 @@ pub enum Object {
     VirtualMachine(Box<VirtualMachine>),
     /// An instance.
     VirtualMachineInstance(Box<VirtualMachineInstance>),
+    /// A set of instances.
+    ReplicaSet(Box<VirtualMachineInstanceReplicaSet>),
+    /// A preset.
+    Preset(Box<VirtualMachineInstancePreset>),
     /// The settings of a cluster.
     KubeVirt(Box<KubeVirt>),
     /// An instancetype, of a namespace or of the cluster.
@@ -112,6 +120,14 @@ fn judge(kind: Kind, manifest: &Value, rest: Value, known: &Known<'_>) -> Admiss
             Ok(vmi) => instance(vmi, &rest, config),
             Err(error) => undecodable(&error),
         },
+        Kind::ReplicaSet => match serde_json::from_value(rest.clone()) {
+            Ok(set) => replica_set(set, &rest, config),
+            Err(error) => undecodable(&error),
+        },
+        Kind::Preset => match serde_json::from_value(rest.clone()) {
+            Ok(preset) => of_preset(preset, &rest, config),
+            Err(error) => undecodable(&error),
+        },
         Kind::KubeVirt => match serde_json::from_value(rest) {
             Ok(object) => settings(object, &manifest["spec"]),
             Err(error) => undecodable(&error),
@@ -137,7 +153,7 @@ fn foreign(manifest: &Value) -> Fault {
     let written = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (written("apiVersion"), written("kind"));
     let is_of_group = version.strip_prefix(GROUP).is_some_and(|rest| rest.starts_with('/'));
-    if is_of_group && matches!(kind, "VirtualMachine" | "VirtualMachineInstance" | "KubeVirt") {
+    if is_of_group && KINDS.iter().any(|ours| ours.name() == kind && !SIZES.contains(ours)) {
         let text = format!("`{version}` is not a version of {kind} that is served");
         let fault = Fault::new(FieldPath::from("apiVersion"), FaultCode::NotSupported, text);
         return fault.instead(format!("write `{API_VERSION}`"));
@@ -245,6 +261,45 @@ fn machine(mut vm: VirtualMachine, manifest: &Value, known: &Known<'_>) -> Admis
     }
     drop(whole);
     let object = faults.is_empty().then(|| Object::VirtualMachine(Box::new(vm)));
+    Admission { faults, warnings, object }
+}
+
+fn replica_set(mut set: VirtualMachineInstanceReplicaSet, manifest: &Value, config: &ClusterConfig) -> Admission {
+    // What is written now, so that a scale has a number to begin with; an autoscaler has none of a field that is not there.
+    set.spec.replicas.get_or_insert(set::REPLICAS);
+    let written = set.spec.template.spec.as_ref().map_or(0, |spec| spec.domain.devices.disks.len());
+    let instance = || set::instance(&set, &set::name(&set, 0));
+    let template = without_usual_room(&manifest["spec"]["template"]["spec"], instance, config);
+    let ValidationVerdict { faults, mut warnings } = validate_replica_set(&set, config);
+    let mut report = Report::from(faults);
+    let at = FieldPath::from("spec");
+    let inside = at.child("template.metadata");
+    for found in [
+        fields::judge(&fields::REPLICA_SET, &manifest["spec"], &at, Setting::of(config)),
+        of_instance(&template, &at.child("template.spec"), config),
+        fields::judge_annotations(fields::ANNOTATIONS, &manifest["spec"]["template"]["metadata"], &inside),
+    ] {
+        warnings.extend(collect(found, &mut report));
+    }
+    let faults = report.into_faults();
+    if !warnings.is_empty() {
+        let mut vmi = instance();
+        default_vmi(&mut vmi, config, &Identity { firmware_uuid: Uuid::nil() });
+        name_the_volume(&mut warnings, &vmi, written, "spec.template.spec");
+    }
+    let object = faults.is_empty().then(|| Object::ReplicaSet(Box::new(set)));
+    Admission { faults, warnings, object }
+}
+
+fn of_preset(preset: VirtualMachineInstancePreset, manifest: &Value, config: &ClusterConfig) -> Admission {
+    let (spec, at) = (&manifest["spec"], FieldPath::from("spec"));
+    let mut report = Report::from(preset::check(&preset, config));
+    let warnings = collect(fields::judge(&fields::PRESET, spec, &at, Setting::of(config)), &mut report);
+    // What no instance may have, no preset can give it.
+    let refused = of_instance(spec, &at, config).refused;
+    collect(Judgement { refused, ..Judgement::default() }, &mut report);
+    let faults = report.into_faults();
+    let object = faults.is_empty().then(|| Object::Preset(Box::new(preset)));
     Admission { faults, warnings, object }
 }
 

@@ -4,7 +4,7 @@
 //! first mistake and none depends on another having passed, so that a person sees every mistake at once.
 //!
 //! ```text
-//! admit: raw JSON ─ schema ─ decode ─ defaults ─ validate_vmi / validate_vm ─ fields ─ Object
+//! admit: raw JSON ─ schema ─ decode ─ defaults ─ validate_vmi / validate_vm / validate_replica_set ─ fields ─ Object
 //!                     └────────┴── refusals of these come alone, as the API server's do
 //! ```
 //!
@@ -42,7 +42,9 @@ mod names;
 mod networks;
 mod passthrough;
 mod ports;
+mod preset;
 mod probes;
+mod replica_set;
 mod report;
 mod resources;
 mod scheduling;
@@ -66,7 +68,11 @@ use uuid::Uuid;
 use crate::cluster::ClusterConfig;
 use crate::defaults::{Identity, default_vmi, vmi_of};
 use crate::fault::{Fault, FieldPath};
-use crate::v1::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec};
+use crate::set;
+use crate::v1::{
+    VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet, VirtualMachineInstanceSpec,
+    VirtualMachineInstanceTemplateSpec,
+};
 use metadata::Metadata;
 use report::Report;
 use subject::Subject;
@@ -115,17 +121,46 @@ pub(crate) fn verdict(vm: &VirtualMachine, config: &ClusterConfig, is_whole: boo
     let mut warnings = vm::warnings(vm);
     warnings.extend(metadata::warnings(&labelled));
     let at_start = if is_whole { refused_at_start(vm, config) } else { Vec::new() };
-    warnings.extend(
-        at_start
-            .into_iter()
-            .filter(|fault| !faults.iter().any(|known| known.path == fault.path && known.message == fault.message)),
-    );
+    warnings.extend(unknown_among(&faults, at_start));
     ValidationVerdict { faults, warnings }
+}
+
+/// Judges a set of instances. Its template has no defaults: each instance gets its own.
+///
+/// What only stands in the way of an instance is a warning, as for a machine.
+pub fn validate_replica_set(set: &VirtualMachineInstanceReplicaSet, config: &ClusterConfig) -> ValidationVerdict {
+    let VirtualMachineInstanceTemplateSpec { metadata, spec } = &set.spec.template;
+    let nothing = VirtualMachineInstanceSpec::default();
+    let at = FieldPath::from("spec.template.spec");
+    let subject = Subject { spec: spec.as_ref().unwrap_or(&nothing), at, config };
+    let labelled = Metadata::of_template(metadata.as_ref(), FieldPath::from("spec.template.metadata"));
+    let mut report = Report::default();
+    metadata::name(&set.metadata, &mut report);
+    metadata::check(&labelled, config, &mut report);
+    specification(&subject, &mut report);
+    replica_set::check(set, &labelled, &mut report);
+    let faults = report.into_faults();
+    let mut warnings = replica_set::warnings(set);
+    warnings.extend(metadata::warnings(&labelled));
+    let instance = set::instance(set, &set::name(set, 0));
+    warnings.extend(unknown_among(&faults, refused_instance(instance, config)));
+    ValidationVerdict { faults, warnings }
+}
+
+/// Those that are no repetition of what is known.
+fn unknown_among(known: &[Fault], found: Vec<Fault>) -> impl Iterator<Item = Fault> {
+    let is_known =
+        move |fault: &Fault| known.iter().any(|each| each.path == fault.path && each.message == fault.message);
+    found.into_iter().filter(move |fault| !is_known(fault))
 }
 
 /// Why an instance made from a machine now would be refused, at the places in the machine.
 fn refused_at_start(vm: &VirtualMachine, config: &ClusterConfig) -> Vec<Fault> {
-    let mut vmi = vmi_of(vm);
+    refused_instance(vmi_of(vm), config)
+}
+
+/// Why the instance of a template would be refused, at the places in what has the template.
+fn refused_instance(mut vmi: VirtualMachineInstance, config: &ClusterConfig) -> Vec<Fault> {
     default_vmi(&mut vmi, config, &Identity { firmware_uuid: Uuid::nil() });
     let mut faults = validate_vmi(&vmi, config);
     faults.retain(|fault| fault.path.as_str() != "metadata.name");

@@ -66,6 +66,17 @@ pub(crate) fn label_selector(selector: &LabelSelector, at: &Place, report: &mut 
     }
 }
 
+/// Judges the values of a selector's expressions: a selector is handed on as text, where others would be read as something else.
+pub(crate) fn label_values(selector: &LabelSelector, at: &Place, report: &mut Report) {
+    for (index, expression) in selector.match_expressions.iter().flatten().enumerate() {
+        let wrong = |value: &String| label_value_problem(value).map(|problem| format!("the value `{value}` {problem}"));
+        if let Some(problem) = expression.values.iter().flatten().find_map(wrong) {
+            let at = at.child("matchExpressions").index(index).child("values");
+            report.push(at.fault(|at| invalid(at, problem).instead("write values as labels have them")));
+        }
+    }
+}
+
 /// Judges one term of a selector of nodes.
 pub(crate) fn node_term(term: &NodeSelectorTerm, at: &Place, report: &mut Report) {
     for (index, requirement) in term.match_expressions.iter().flatten().enumerate() {

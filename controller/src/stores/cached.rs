@@ -9,6 +9,7 @@ use garboard_protocol::text::printable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -79,6 +80,14 @@ impl<K: Kind> Cached<K> {
         let mut object: K::Object = serde_json::from_str(&self.text).map_err(|error| self.unreadable(&error))?;
         object.meta_mut().resource_version.clone_from(&self.metadata.resource_version);
         Ok(object)
+    }
+
+    /// A part of the object, as a type that has only that: cheaper, and other parts may be unreadable. It has no resource version.
+    ///
+    /// # Errors
+    /// [`Unreadable`], where the part is.
+    pub fn read_part<T: DeserializeOwned>(&self) -> Result<T, Unreadable> {
+        serde_json::from_str(&self.text).map_err(|error| self.unreadable(&error))
     }
 
     /// The object, or as much of one that cannot be read as [its removal](Self::remnant) needs, if it is being deleted.

@@ -5,13 +5,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Cached, Kind, ObjectKey};
 
-/// The objects of one kind by the UID of their controller.
+/// The objects of one kind by the UID of their controller. Those without one, of a kind that is adopted, by their namespace.
 #[derive(Debug, Default)]
 pub(super) struct Index(Mutex<HashMap<String, BTreeSet<ObjectKey>>>);
 
 impl Index {
     pub(super) fn of(&self, uid: &str) -> Vec<ObjectKey> {
         self.entries().get(uid).into_iter().flatten().cloned().collect()
+    }
+
+    pub(super) fn without_controller(&self, namespace: &str) -> Vec<ObjectKey> {
+        self.of(&alone(namespace))
     }
 
     /// Takes an object as it is now for what it was before, in one step: no reader sees it missing in between.
@@ -38,16 +42,29 @@ impl Index {
 }
 
 fn insert<K: Kind>(entries: &mut HashMap<String, BTreeSet<ObjectKey>>, object: &Cached<K>) {
-    if let Some(owner) = object.controller() {
-        entries.entry(owner.uid.clone()).or_default().insert(object.key());
+    if let Some(place) = place(object) {
+        entries.entry(place).or_default().insert(object.key());
     }
 }
 
+/// Where an object is found.
+fn place<K: Kind>(object: &Cached<K>) -> Option<String> {
+    match object.controller() {
+        Some(owner) => Some(owner.uid.clone()),
+        None => K::IS_ADOPTED.then(|| alone(&object.key().namespace)),
+    }
+}
+
+/// The place of what nobody controls. No UID has a slash.
+fn alone(namespace: &str) -> String {
+    format!("/{namespace}")
+}
+
 fn remove<K: Kind>(entries: &mut HashMap<String, BTreeSet<ObjectKey>>, object: &Cached<K>) {
-    let Some(owner) = object.controller() else { return };
-    let Some(owned) = entries.get_mut(&owner.uid) else { return };
+    let Some(place) = place(object) else { return };
+    let Some(owned) = entries.get_mut(&place) else { return };
     owned.remove(&object.key());
     if owned.is_empty() {
-        entries.remove(&owner.uid);
+        entries.remove(&place);
     }
 }

@@ -4,7 +4,10 @@ use garboard_api::conditions::PodConditionType;
 use garboard_api::metadata::annotation;
 use garboard_api::v1::KubeVirt;
 use garboard_api::validate::review;
-use garboard_api::{ClusterConfig, VirtualMachine, VirtualMachineInstance, remnant_of_instance};
+use garboard_api::{
+    ClusterConfig, VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset,
+    VirtualMachineInstanceReplicaSet, remnant_of_instance,
+};
 use garboard_cluster::report::claims;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Resource;
@@ -26,6 +29,9 @@ pub trait Kind: Send + Sync + 'static {
     const VERSION: &'static str;
     /// Its name in addresses.
     const PLURAL: &'static str;
+
+    /// Whether objects of it that have no controller have to be found: they are adopted, or looked up by their namespace.
+    const IS_ADOPTED: bool = false;
 
     /// Whether a key of what is at a path, two steps deep at most, is not even read, because no decision needs it. Of every kind
     /// that is `managedFields`, and what `kubectl apply` repeats of a manifest.
@@ -90,10 +96,47 @@ impl Kind for Instances {
     const GROUP: &'static str = "kubevirt.io";
     const VERSION: &'static str = "v1";
     const PLURAL: &'static str = "virtualmachineinstances";
+    const IS_ADOPTED: bool = true;
 
     /// Its phase, and where its pods are.
     fn remnant(object: &Value) -> Value {
         remnant_of_instance(object)
+    }
+
+    fn problem(object: &Value) -> Option<String> {
+        fault(object, Self::KIND)
+    }
+}
+
+/// VirtualMachineInstanceReplicaSets.
+pub enum ReplicaSets {}
+
+impl Kind for ReplicaSets {
+    type Object = VirtualMachineInstanceReplicaSet;
+    const KIND: &'static str = "VirtualMachineInstanceReplicaSet";
+    const GROUP: &'static str = "kubevirt.io";
+    const VERSION: &'static str = "v1";
+    const PLURAL: &'static str = "virtualmachineinstancereplicasets";
+
+    fn problem(object: &Value) -> Option<String> {
+        fault(object, Self::KIND)
+    }
+}
+
+/// VirtualMachineInstancePresets: of each what it gives, and to which instances.
+pub enum Presets {}
+
+impl Kind for Presets {
+    type Object = VirtualMachineInstancePreset;
+    const KIND: &'static str = "VirtualMachineInstancePreset";
+    const GROUP: &'static str = "kubevirt.io";
+    const VERSION: &'static str = "v1";
+    const PLURAL: &'static str = "virtualmachineinstancepresets";
+    // None has a controller: so those of a namespace are found.
+    const IS_ADOPTED: bool = true;
+
+    fn is_dropped(path: &[&str], key: &str) -> bool {
+        matches!(path, ["metadata"]) && !["name", "namespace", "uid", "resourceVersion"].contains(&key)
     }
 
     fn problem(object: &Value) -> Option<String> {

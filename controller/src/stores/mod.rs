@@ -26,7 +26,9 @@ use kube::runtime::watcher::{self, Event};
 
 pub use cached::{Cached, ObjectKey, Unreadable};
 use index::Index;
-pub use kind::{DataVolumes, Installations, Instances, Kind, Machines, PREALLOCATED, Pods, VolumeClaims};
+pub use kind::{
+    DataVolumes, Installations, Instances, Kind, Machines, PREALLOCATED, Pods, Presets, ReplicaSets, VolumeClaims,
+};
 pub use waiting::Waiting;
 
 use crate::context::WatchPause;
@@ -75,8 +77,17 @@ impl<K: Kind> Known<K> {
     /// What the object of this UID controls.
     #[must_use]
     pub fn controlled_by(&self, uid: &str) -> Vec<Arc<Cached<K>>> {
-        let names = self.owners.of(uid);
-        names.iter().filter_map(|key| self.named(&key.namespace, &key.name)).collect()
+        self.all(self.owners.of(uid))
+    }
+
+    /// The objects of a namespace that nobody controls, of a kind that [is adopted](Kind::IS_ADOPTED).
+    #[must_use]
+    pub fn uncontrolled(&self, namespace: &str) -> Vec<Arc<Cached<K>>> {
+        self.all(self.owners.without_controller(namespace))
+    }
+
+    fn all(&self, keys: Vec<ObjectKey>) -> Vec<Arc<Cached<K>>> {
+        keys.iter().filter_map(|key| self.named(&key.namespace, &key.name)).collect()
     }
 }
 
@@ -87,7 +98,8 @@ pub struct StoreWriter<K: Kind> {
 }
 
 impl<K: Kind> StoreWriter<K> {
-    /// Watches until the process ends; `changed` is called for every object that is new, different or gone.
+    /// Watches until the process ends; `changed` is called for every object that is new, different or gone, and once more, as it was
+    /// before, for one that has another controller than before.
     pub async fn follow(self, api: Api<Cached<K>>, config: watcher::Config, changed: impl Fn(&Cached<K>)) {
         let what = K::KIND;
         let events = watcher::watcher(api, config).backoff(WatchPause::default());
@@ -136,6 +148,9 @@ impl<K: Kind> StoreWriter<K> {
                 self.known.owners.exchange(before.as_deref(), object);
                 self.writer.apply_watcher_event(&event);
                 if is_different {
+                    // Who controlled it until now has to look, too.
+                    let others = before.filter(|before| uid_of_controller(before) != uid_of_controller(object));
+                    others.iter().for_each(|before| changed(before));
                     changed(object);
                 }
             }
@@ -161,6 +176,10 @@ impl<K: Kind> StoreWriter<K> {
     fn before(&self, object: &Cached<K>) -> Option<Arc<Cached<K>>> {
         self.known.store.get(&ObjectRef::from_obj(object))
     }
+}
+
+fn uid_of_controller<K: Kind>(object: &Cached<K>) -> Option<&str> {
+    object.controller().map(|owner| owner.uid.as_str())
 }
 
 /// Whether the API server has no such kind.

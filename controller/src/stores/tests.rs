@@ -41,7 +41,8 @@ fn what_is_owned_is_found_and_what_was_deleted_is_reported() {
     filler.note(Event::Apply(instance("a", "three", "4")), &changed);
     assert_eq!(
         (known.controlled_by("one").len(), known.controlled_by("three").len(), received()),
-        (0, 1, vec!["a".into()])
+        (0, 1, vec!["a".into(), "a".into()]),
+        "who controlled it until now looks as well"
     );
     filler.note(Event::Delete(instance("a", "three", "5")), &changed);
     assert_eq!((known.controlled_by("three").len(), received()), (0, vec!["a".to_owned()]));

@@ -2,6 +2,8 @@
 
 use garboard_api::VirtualMachineInstance;
 use garboard_api::conditions::Reason;
+use garboard_api::metadata::annotation;
+use garboard_protocol::text::printable;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
@@ -15,6 +17,8 @@ use crate::reconcilers::Leader;
 use crate::stores::{Cached, Instances, Pods};
 use crate::unread::{self, NamespacedName};
 
+/// The most characters that an event has of a list of presets.
+const LONGEST_LIST: usize = 900;
 const CREATE_CLAIM: &str = "create the claim for the firmware's variables";
 
 pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
@@ -83,6 +87,14 @@ fn failure_of(step: &Step) -> Option<Failure> {
     Some(Failure { reason, action })
 }
 
+/// That presets did not give the instance everything, which the webhook found.
+fn overridden(vmi: &VirtualMachineInstance) -> Option<NewEvent> {
+    let list = vmi.metadata.annotations.as_ref()?.get(annotation::PRESETS_OVERRIDDEN)?;
+    let note =
+        format!("the instance has its own parts and not those of its presets: {}", printable(list, LONGEST_LIST));
+    Some(NewEvent::normal(Reason::Override, note))
+}
+
 async fn take(
     leader: &Leader,
     vmi: &VirtualMachineInstance,
@@ -104,7 +116,8 @@ async fn take(
             Ok(()) => {
                 leader.histories.made(uid, jiff::Timestamp::now());
                 let made = format!("created the pod {}", pod.metadata.name.as_deref().unwrap_or_default());
-                context.record(&vmi.object_ref(&()), NewEvent::normal(Reason::SuccessfulCreate, made));
+                let events = [Some(NewEvent::normal(Reason::SuccessfulCreate, made)), overridden(vmi)];
+                events.into_iter().flatten().for_each(|event| context.record(&vmi.object_ref(&()), event));
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => is_this_one(leader, &pods, pod, uid).await?,
             Err(error) => return Err(while_trying("create the launcher pod")(error)),

@@ -16,15 +16,17 @@ mod answer;
 pub(crate) mod bounds;
 mod change;
 pub mod eviction;
+mod given;
 mod kept;
 pub(crate) mod listener;
 mod mutate;
 pub mod paths;
+mod presets;
 mod server;
 mod sizes;
 mod validate;
 
-use garboard_api::ClusterConfig;
+use garboard_api::{ClusterConfig, VirtualMachineInstancePreset};
 use kube::core::DynamicObject;
 use kube::core::admission::AdmissionRequest;
 use uuid::Uuid;
@@ -51,6 +53,8 @@ pub struct AdmissionContext<'a> {
     pub kubevirts: &'a [ObjectKey],
     /// The instancetype and the preference of the machine that is judged.
     pub sizes: &'a Sizes,
+    /// The presets of the namespace, where a new instance is to be filled in.
+    pub presets: &'a [VirtualMachineInstancePreset],
 }
 
 /// Who asks.

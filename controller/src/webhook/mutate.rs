@@ -3,14 +3,17 @@
 use garboard_api::metadata::finalizer;
 use garboard_api::v1::{Firmware, non_empty};
 use garboard_api::validate::{Object, review_sized};
-use garboard_api::{Identity, VirtualMachine, default_vm, default_vmi, instancetype, merge};
+use garboard_api::{
+    Identity, VirtualMachine, VirtualMachineInstanceReplicaSet, default_vm, default_vmi, instancetype, merge,
+};
 use garboard_plan::FirmwareIdentity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::admission::{AdmissionResponse, Operation};
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::answer::{refuse, warn};
+use super::given::{Given, with_presets};
 use super::{AdmissionContext, Request, kept, sizes};
 
 /// Answers a request of `/mutate`; `now` is when.
@@ -25,14 +28,21 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
     if let Some(fault) = &context.sizes.fault {
         return refuse(response, std::slice::from_ref(fault));
     }
-    let written = context.sizes.inferred.as_ref().map_or_else(|| original.clone(), |names| changed(&original, names));
+    let Given { manifest, warnings } = match with_presets(&original, request, context) {
+        Ok(given) => given,
+        Err(conflict) => return refuse(response, &[*conflict]),
+    };
+    let written = match &context.sizes.inferred {
+        Some(names) => changed(&manifest, names),
+        None => manifest,
+    };
     let admission = review_sized(&written, context.config, &context.sizes.sizing);
     let mut faults = admission.faults;
     faults.extend(sizes::renamed(request));
     if !faults.is_empty() {
         return warn(refuse(response, &faults), &admission.warnings);
     }
-    let mut response = response;
+    let mut response = warn(response, &warnings);
     if matches!(admission.object, Some(Object::VirtualMachine(_))) {
         // The annotation is not in what is judged afterwards.
         response = warn(response, kept::warning(object).as_slice());
@@ -42,15 +52,20 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
         Some(Object::VirtualMachineInstance(_)) if request.operation == Operation::Create => {
             instance(&written, context, request, now)
         }
+        Some(Object::ReplicaSet(set)) => Ok(replicas(&written, &set)),
         Some(
-            Object::VirtualMachineInstance(_) | Object::KubeVirt(_) | Object::Instancetype(_) | Object::Preference(_),
+            Object::VirtualMachineInstance(_)
+            | Object::Preset(_)
+            | Object::KubeVirt(_)
+            | Object::Instancetype(_)
+            | Object::Preference(_),
         )
         | None => Ok(None),
     };
-    let after = changes.map(|changes| changes.map_or_else(|| written.clone(), |changes| changed(&written, &changes)));
-    match after.map(|after| (after != original).then(|| json_patch::diff(&original, &after))) {
-        Ok(None) => response,
-        Ok(Some(patch)) => {
+    match changes.map(|changes| changes.map_or_else(|| written.clone(), |changes| changed(&written, &changes))) {
+        Ok(filled) if filled == original => response,
+        Ok(filled) => {
+            let patch = json_patch::diff(&original, &filled);
             response.with_patch(patch).unwrap_or_else(|error| AdmissionResponse::invalid(error.to_string()))
         }
         Err(error) => AdmissionResponse::invalid(format!("the object cannot be filled in: {error}")),
@@ -134,6 +149,12 @@ fn instance(
         transition.phase_transition_timestamp.get_or_insert(Time(now));
     }
     Ok(merge::patch(&before, &serde_json::to_value(&vmi)?))
+}
+
+/// How many instances a set has that does not say it: `kubectl scale` and autoscalers need a number to begin with.
+fn replicas(written: &Value, set: &VirtualMachineInstanceReplicaSet) -> Option<Value> {
+    let is_written = written.pointer("/spec/replicas").is_some_and(|replicas| !replicas.is_null());
+    (!is_written).then(|| json!({ "spec": { "replicas": set.spec.replicas } }))
 }
 
 /// RFC 7396.

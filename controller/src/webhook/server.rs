@@ -12,9 +12,10 @@ use axum::{Json, Router};
 use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures::StreamExt;
+use garboard_api::VirtualMachineInstancePreset;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
-use kube::core::admission::{AdmissionResponse, AdmissionReview};
+use kube::core::admission::{AdmissionResponse, AdmissionReview, Operation};
 use tokio::sync::watch;
 use tracing::{Instrument, Span};
 use uuid::Uuid;
@@ -22,6 +23,7 @@ use uuid::Uuid;
 use super::bounds::{Limits, bounded};
 use super::listener::{Listener, Places};
 use super::paths::Paths;
+use super::presets::KnownPresets;
 use super::{AdmissionContext, Request, eviction, mutate, sizes, validate};
 use crate::certificates::serving::{follow, tls};
 use crate::context::Context;
@@ -30,6 +32,12 @@ use crate::stores::ObjectKey;
 
 /// Whether a server can be asked: true once it has a certificate and listens.
 pub type Readiness = watch::Receiver<bool>;
+
+/// What an answer needs.
+struct Serving {
+    context: Context,
+    presets: KnownPresets,
+}
 
 /// Serves until all is drained. `ready` is set when it listens, with the first certificate.
 ///
@@ -50,7 +58,9 @@ pub async fn run(
     let tls = RustlsConfig::from_config(first);
     let reloading = tls.clone();
     let (known, paths) = watch::channel(paths);
-    let context = Arc::new(context);
+    let (presets, following) = KnownPresets::follow(context.client.clone());
+    let mut listed = presets.clone();
+    let context = Arc::new(Serving { context, presets });
     let routes = Router::new()
         .route("/mutate", post(answer_mutate))
         .route("/mutate/{random}", post(answer_mutate))
@@ -69,6 +79,7 @@ pub async fn run(
     let server = axum_server::bind(address).handle(handle.clone()).acceptor(acceptor);
     let listening = handle.clone();
     let reload = async {
+        listed.first().await;
         ready.send_replace(listening.listening().await.is_some());
         while let Some((next, paths)) = certificates.next().await {
             known.send_replace(paths);
@@ -78,6 +89,7 @@ pub async fn run(
     tokio::select! {
         outcome = server.serve(routes.into_make_service()) => outcome,
         () = reload => Ok(()),
+        () = following => Ok(()),
         () = stages.drain(handle) => Ok(()),
     }
 }
@@ -97,12 +109,12 @@ async fn at_a_known_path(
 }
 
 async fn answer_evict(
-    State(context): State<Arc<Context>>,
+    State(serving): State<Arc<Serving>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
     let judging = async {
-        let response = eviction::evict(&context, &request).await;
+        let response = eviction::evict(&serving.context, &request).await;
         log(&request, &response);
         response
     };
@@ -111,24 +123,27 @@ async fn answer_evict(
 }
 
 async fn answer_mutate(
-    State(context): State<Arc<Context>>,
+    State(serving): State<Arc<Serving>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let now = jiff::Timestamp::now();
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
-    answer(&context, request, |request, context| mutate(request, context, now)).await
+    let presets = Some(&serving.presets);
+    answer(&serving.context, presets, request, |request, context| mutate(request, context, now)).await
 }
 
 async fn answer_validate(
-    State(context): State<Arc<Context>>,
+    State(serving): State<Arc<Serving>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
-    answer(&context, request, validate).await
+    // What presets give is written by then.
+    answer(&serving.context, None, request, validate).await
 }
 
 async fn answer(
     context: &Context,
+    presets: Option<&KnownPresets>,
     request: Request,
     judge: impl FnOnce(&Request, &AdmissionContext<'_>) -> AdmissionResponse,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
@@ -138,12 +153,14 @@ async fn answer(
     let kubevirts: Vec<ObjectKey> = objects
         .map(|object| ObjectKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() })
         .collect();
+    let presets = presets.map(|known| of_new_instance(known, &request)).unwrap_or_default();
     let context = AdmissionContext {
         config: &settings.config,
         namespace: &context.namespace,
         fresh: Uuid::new_v4(),
         kubevirts: &kubevirts,
         sizes: &sizes,
+        presets: &presets,
     };
     let response = span(&request).in_scope(|| {
         let response = judged(|| judge(&request, &context))?;
@@ -151,6 +168,13 @@ async fn answer(
         Ok::<_, StatusCode>(response)
     })?;
     Ok(Json(response.into_review()))
+}
+
+/// The presets that count for what is asked about.
+fn of_new_instance(presets: &KnownPresets, request: &Request) -> Vec<VirtualMachineInstancePreset> {
+    let is_new = request.operation == Operation::Create && request.kind.kind == "VirtualMachineInstance";
+    let namespace = request.namespace.as_deref().filter(|_| is_new);
+    namespace.map(|namespace| presets.of(namespace)).unwrap_or_default()
 }
 
 /// What is logged of a request belongs here. Its UID is also in the API server's audit log.

@@ -59,8 +59,107 @@ pub(super) fn ask_sized(
         fresh: uuid::Uuid::from_u128(7),
         kubevirts: &kubevirts,
         sizes,
+        presets: &[],
     };
     judge(&request(user, object, old), &context)
+}
+
+/// What a new instance is stored as where there are these presets, or why it is refused; and the warnings.
+fn with_presets(object: &Value, presets: &[Value]) -> (Result<Value, String>, Vec<String>) {
+    let config = ClusterConfig::offline();
+    let presets: Vec<_> = presets.iter().map(|each| serde_json::from_value(each.clone()).unwrap()).collect();
+    let context = AdmissionContext {
+        config: &config,
+        namespace: "garboard",
+        fresh: uuid::Uuid::from_u128(7),
+        kubevirts: &[],
+        sizes: &Sizes::default(),
+        presets: &presets,
+    };
+    let response = mutate(&request("me", object, None), &context, jiff::Timestamp::UNIX_EPOCH);
+    let warnings = response.warnings.clone().unwrap_or_default();
+    if !response.allowed {
+        return (Err(response.result.message), warnings);
+    }
+    let mut after = object.clone();
+    let patch: json_patch::Patch = serde_json::from_slice(&response.patch.unwrap_or(b"[]".to_vec())).unwrap();
+    json_patch::patch(&mut after, &patch).unwrap();
+    (Ok(after), warnings)
+}
+
+fn preset(name: &str, domain: Value) -> Value {
+    json!({"metadata": {"name": name, "namespace": "ns"},
+        "spec": {"selector": {"matchLabels": {"size": "small"}}, "domain": domain}})
+}
+
+fn small(domain: Value) -> Value {
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+        "metadata": {"name": "vm", "namespace": "ns", "labels": {"size": "small"}}, "spec": {"domain": domain},
+    })
+}
+
+const OVERRIDDEN: &str = "garboard.dev/presets-overridden";
+
+#[test]
+fn a_new_instance_is_judged_with_what_presets_give_it() {
+    let bare = small(json!({"devices": {}}));
+    assert!(with_presets(&bare, &[]).0.unwrap_err().contains("memory"), "without memory there is no instance");
+    let memory = preset("memory", json!({"resources": {"requests": {"memory": "64Mi"}}, "devices": {}}));
+    let (stored, warnings) = with_presets(&bare, &[memory.clone()]);
+    let stored = stored.unwrap();
+    assert_eq!(stored["spec"]["domain"]["memory"]["guest"], "64Mi", "defaults build on it");
+    assert_eq!(stored["metadata"]["annotations"]["virtualmachinepreset.kubevirt.io/memory"], "kubevirt.io/v1");
+    assert_eq!(warnings, [] as [String; 0]);
+    let broken = preset("broken", json!({"cpu": {"sockets": 4, "maxSockets": 2}, "devices": {}}));
+    assert!(with_presets(&bare, &[memory, broken]).0.is_err(), "what a preset gives is judged, too");
+}
+
+#[test]
+fn what_an_instance_has_of_its_own_is_a_warning_and_an_annotation() {
+    let mut own = small(json!({"devices": {}, "cpu": {"cores": 1}, "memory": {"guest": "64Mi"}}));
+    own["metadata"]["annotations"] = json!({ OVERRIDDEN: "what a user wrote" });
+    let (stored, warnings) = with_presets(&own, &[preset("big", json!({"cpu": {"cores": 2}, "devices": {}}))]);
+    let stored = stored.unwrap();
+    assert_eq!(stored["spec"]["domain"]["cpu"]["cores"], 1);
+    assert_eq!(stored["metadata"]["annotations"][OVERRIDDEN], "big: spec.domain.cpu");
+    assert!(warnings.len() == 1 && warnings[0].contains("the preset big"), "{warnings:?}");
+    let (stored, warnings) = with_presets(&own, &[]);
+    assert_eq!((stored.unwrap()["metadata"]["annotations"].get(OVERRIDDEN), warnings.len()), (None, 0));
+}
+
+#[test]
+fn presets_that_do_not_agree_refuse_an_instance_and_no_machine() {
+    let presets =
+        [2, 3].map(|cores| preset(&format!("cores-{cores}"), json!({"cpu": {"cores": cores}, "devices": {}})));
+    let instance = small(json!({"devices": {}, "memory": {"guest": "64Mi"}}));
+    let refused = with_presets(&instance, &presets).0.unwrap_err();
+    assert!(refused.contains("cores-2 and cores-3") && refused.contains("spec.domain.cpu"), "{refused}");
+    let mut vm = machine();
+    vm["metadata"]["labels"] = json!({"size": "small"});
+    let stored = with_presets(&vm, &presets).0.unwrap();
+    assert!(stored["spec"]["template"]["spec"]["domain"].get("cpu").is_none(), "{stored}");
+}
+
+fn replicas(spec: Value) -> Value {
+    let mut set = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceReplicaSet", "metadata": {"name": "set", "namespace": "ns"},
+        "spec": {"selector": {"matchLabels": {"size": "small"}}, "template": {
+            "metadata": {"labels": {"size": "small"}}, "spec": instance()["spec"],
+        }},
+    });
+    set["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    set
+}
+
+#[test]
+fn a_set_gets_a_number_and_nothing_else() {
+    let after = filled(&replicas(json!({})));
+    assert_eq!(after, replicas(json!({"replicas": 1})));
+    assert_eq!(filled(&after), after);
+    let refused = ask(validate, ("me", &replicas(json!({"selector": {"matchLabels": {"size": "big"}}})), None));
+    let cause = &refused.result.details.unwrap().causes[0];
+    assert_eq!((refused.allowed, cause.field.as_str()), (false, "spec.selector"));
 }
 
 fn filled(object: &Value) -> Value {

@@ -32,6 +32,8 @@ pub(crate) const CONTROLLER_SELECTOR: &str = "app.kubernetes.io/name=garboard,ap
 pub(crate) const DASHBOARD_SELECTOR: &str = "app.kubernetes.io/name=garboard,app.kubernetes.io/component=dashboard";
 /// Pods of the node agents.
 pub(crate) const AGENT_SELECTOR: &str = "app.kubernetes.io/name=garboard,app.kubernetes.io/component=node";
+/// Sets of instances, which a cluster with an earlier version does not have.
+pub(crate) const SETS: &str = "virtualmachineinstancereplicasets.kubevirt.io";
 /// Both kinds of machines.
 pub(crate) const MACHINES: &str = "virtualmachines.kubevirt.io,virtualmachineinstances.kubevirt.io";
 

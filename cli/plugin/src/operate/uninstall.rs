@@ -10,7 +10,7 @@ use super::args::UninstallArgs;
 use super::gather::gather;
 use super::install::check_rights;
 use super::manifest::{self, DashboardOptions, InstallOptions, Object};
-use super::{MACHINES, Progress, follow};
+use super::{MACHINES, Progress, SETS, follow};
 use crate::exit::{self, FAILED, REFUSED, exit_error};
 use crate::failure::Failure;
 use crate::kubectl::{Kubectl, failed};
@@ -64,14 +64,20 @@ pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8>
     Ok(exit::OK)
 }
 
-/// Every machine and every instance: namespace, resource, name.
+/// Every machine, every instance and every set of instances: namespace, resource, name.
 fn machines(kubectl: &Kubectl) -> Result<Vec<(String, &'static str, String)>, Failure> {
-    let all = match kubectl.get(&[MACHINES, "-A"]) {
-        Err(Failure::NotInstalled(_)) => return Ok(Vec::new()),
-        other => other?,
+    let of_kind = |kinds: &str| match kubectl.get(&[kinds, "-A"]) {
+        Err(Failure::NotInstalled(_)) => Ok(Vec::new()),
+        other => other,
     };
+    let mut all = of_kind(MACHINES)?;
+    all.extend(of_kind(SETS)?);
     let text = |object: &Value, key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-    let resource = |object: &Value| if object["kind"] == "VirtualMachine" { "vm" } else { "vmi" };
+    let resource = |object: &Value| match object["kind"].as_str() {
+        Some("VirtualMachine") => "vm",
+        Some("VirtualMachineInstanceReplicaSet") => "vmirs",
+        Some(_) | None => "vmi",
+    };
     Ok(all.iter().map(|object| (text(object, "namespace"), resource(object), text(object, "name"))).collect())
 }
 
@@ -91,10 +97,12 @@ fn refusal(machines: &[(String, &str, String)]) -> String {
     )
 }
 
-/// Machines before instances, or the former would create the latter again.
+/// Machines and sets before instances, or the former would create the latter again.
 fn delete_machines(kubectl: &Kubectl, machines: &[(String, &str, String)], timeout: u64) -> anyhow::Result<()> {
     let namespaces: BTreeSet<&String> = machines.iter().map(|(namespace, _, _)| namespace).collect();
-    for kind in ["virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"] {
+    let has_sets = machines.iter().any(|(_, resource, _)| *resource == "vmirs");
+    let kinds = has_sets.then_some(SETS).into_iter();
+    for kind in kinds.chain(["virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"]) {
         for namespace in &namespaces {
             kubectl.within(namespace).run(&["delete", kind, "--all", "--wait=false"]).map_err(failed)?;
         }

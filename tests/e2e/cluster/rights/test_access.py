@@ -27,6 +27,9 @@ KINDS: dict[str, dict[str, Users]] = {
         "kubevirts": dict.fromkeys((EDITOR, VIEWER, DEFAULT), LOOK),
         "virtualmachineinstancepresets": OWNED,
         "virtualmachineinstancereplicasets": OWNED,
+        "virtualmachineinstancereplicasets/scale": dict.fromkeys(
+            (ADMIN, EDITOR), frozenset(("get", "update", "patch"))
+        ),
         "virtualmachineinstancemigrations": SEEN | {MIGRATOR: VERBS},
     },
     "snapshot.kubevirt.io": {

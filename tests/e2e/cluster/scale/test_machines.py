@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from garboard_e2e.cluster import audit
-from garboard_e2e.cluster.names import Object
+from garboard_e2e.cluster.names import NAMESPACE, Object
+from garboard_e2e.cluster.replica_sets import PLURAL, Replicas
 from garboard_e2e.outcome import Failure
 from garboard_e2e.scale.halves import QUICK, Half, Leader, slowest_ms
 from garboard_e2e.scale.played import SECONDS, SILENCE, Played, condition
@@ -167,3 +168,68 @@ def until_quiet(leader: Leader, machines: int) -> float:
             return since
         time.sleep(0.2)
     raise Failure(f"{counted} reconciliations, and no end")
+
+
+def played_set(name: str, replicas: int) -> Object:
+    """Instances like the machines of tests/scale/src/start.rs."""
+    spec = {
+        "domain": {
+            "cpu": {"cores": 1, "sockets": 1, "threads": 1, "model": "qemu64"},
+            "machine": {"type": "q35"},
+            "memory": {"guest": "128Mi"},
+            "devices": {"disks": [{"name": "root", "disk": {"bus": "virtio"}}]},
+        },
+        "nodeSelector": {"type": "kwok"},
+        "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}],
+        "volumes": [{"name": "root", "containerDisk": {"image": "registry.garboard.dev/hello:1"}}],
+    }
+    labels = {"app": name}
+    return {
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstanceReplicaSet",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def looks(played: Played, begin: int) -> tuple[int, int, int]:
+    """How often the controller has read a set, created an instance, and written the status of a set since then."""
+    found = [each for each in audit.events(played.kube.audit_log, begin) if audit.component(each) == "controller"]
+
+    def count(verb: str, resource: str) -> int:
+        return sum(each["verb"] == verb and audit.resource(each) == resource for each in found)
+
+    return (
+        count("get", PLURAL),
+        count("create", "virtualmachineinstances"),
+        count("patch", f"{PLURAL}/status"),
+    )
+
+
+def test_a_set_of_many_is_looked_at_for_each_round_and_not_for_each_instance(
+    played: Played, first: Half, second: Half, note: Callable[[str], None]
+) -> None:
+    """As many as the machines of a half; they run beside both."""
+    number = played.options.instances // 2
+    replicas = Replicas(played.kube, "many")
+    begin = played.mark()
+    played.kube.apply(played_set("many", number))
+    try:
+        names = sorted(replicas.comes_to(number))
+        reads, created, written = looks(played, begin)
+        note(f"{number} instances of a set: {reads} reads of it, {written} writes of its status")
+        assert created == number, f"{created} instances were created for {number}"
+        assert reads <= number / 25 + 5, f"the set was read {reads} times"
+        begin = played.mark()
+        played.kube.kubectl("delete", f"vmi/{names[0]}", "--wait=false")
+        played.kube.ask_until("another instance", lambda: names[0] not in replicas.staying())
+        replicas.comes_to(number)
+        reads, created, written = looks(played, begin)
+        assert created == 1 and reads <= 5, f"one instance in place of another: {reads} reads, {created} creations"
+    finally:
+        replicas.delete()
+        played.kube.ask_until("the end of the set's instances", lambda: not replicas.all())

@@ -49,7 +49,11 @@ def delete(cluster: Cluster, *what: str) -> None:
 def machines_go(cluster: Cluster) -> None:
     """While there are controllers that end them in order."""
     served = cluster.kubectl("api-resources", "--api-group=kubevirt.io", "-o", "name", namespace=None).split()
-    for kind in ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"):
+    for kind in (
+        "virtualmachines.kubevirt.io",
+        "virtualmachineinstancereplicasets.kubevirt.io",
+        "virtualmachineinstances.kubevirt.io",
+    ):
         if kind in served:
             delete(cluster, kind, "--all", "--all-namespaces")
 

@@ -69,7 +69,11 @@ def remaining(kube: Kube) -> list[str]:
 def held(kube: Kube) -> list[tuple[str, str, str]]:
     """Kind, namespace and name of each machine that is left."""
     found = []
-    for kind in ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"):
+    for kind in (
+        "virtualmachines.kubevirt.io",
+        "virtualmachineinstancereplicasets.kubevirt.io",
+        "virtualmachineinstances.kubevirt.io",
+    ):
         for each in kube.items(kind, "-A", namespace=None):
             found.append((kind, each["metadata"]["namespace"], each["metadata"]["name"]))
     return found
