@@ -37,6 +37,7 @@ pub mod schema;
 mod suggest;
 pub mod v1;
 pub mod validate;
+pub mod versions;
 
 pub use arch::Arch;
 pub use cluster::{ClusterConfig, Gate};
