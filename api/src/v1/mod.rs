@@ -67,7 +67,7 @@ pub use vm_status::{
 pub use vmi::{Probe, VirtualMachineInstance, VirtualMachineInstanceResourceClaim, VirtualMachineInstanceSpec};
 pub use volume::{
     ConfigMapVolumeSource, ContainerDiskSource, ContainerPathVolumeSource, DataVolumeSource, DownwardAPIVolumeSource,
-    EmptyDiskSource, EphemeralVolumeSource, HostDisk, MemoryDumpVolumeSource, PersistentVolumeClaimVolumeSource,
+    EmptyDiskSource, EphemeralVolumeSource, HostDisk, IscsiSource, MemoryDumpVolumeSource, PersistentVolumeClaimVolumeSource,
     SecretVolumeSource, ServiceAccountVolumeSource, SysprepSource, UtilityVolume, Volume, VolumeSource,
 };
 

@@ -57,6 +57,7 @@ pub use admit::{Admission, Object, admit, review};
 pub use interfaces::MODELS as NIC_MODELS;
 pub use kubevirt::{LONGEST_CERTIFICATE, SHORTEST_CERTIFICATE, duration};
 pub use metadata::RESERVED as RESERVED_LABELS;
+pub use volumes::iscsi_portal;
 
 use uuid::Uuid;
 

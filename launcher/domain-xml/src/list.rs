@@ -1,7 +1,7 @@
 //! Disks and interfaces as rows, with the columns of `virsh domblklist` and `virsh domiflist`.
 
 use garboard_machine::process::fdset_path;
-use garboard_plan::LaunchPlan;
+use garboard_plan::{DiskSource, LaunchPlan};
 
 use crate::arguments::Arguments;
 use crate::devices::{bus, device_kind, medium, model, network};
@@ -9,7 +9,7 @@ use crate::devices::{bus, device_kind, medium, model, network};
 /// A disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockRow {
-    /// `file` or `block`.
+    /// `file`, `block` or `network`.
     pub kind: &'static str,
     /// `disk`, `cdrom` or `lun`.
     pub device: &'static str,
@@ -42,7 +42,17 @@ pub fn block_rows(plan: &LaunchPlan) -> Vec<BlockRow> {
         device: device_kind(disk.frontend),
         target: disk.target.clone(),
         bus: bus(disk.frontend),
-        source: disk.descriptor_sets.first().map(|set| fdset_path(*set)),
+        source: match &disk.source {
+            DiskSource::Iscsi { target, lun, .. } => Some(format!("{target}/{lun}")),
+            DiskSource::ContainerDisk { .. }
+            | DiskSource::PersistentVolumeClaim { .. }
+            | DiskSource::EphemeralClaim { .. }
+            | DiskSource::EmptyDisk { .. }
+            | DiskSource::HostDisk { .. }
+            | DiskSource::CloudInit { .. }
+            | DiskSource::FileTree { .. }
+            | DiskSource::EmptyDrive => disk.descriptor_sets.first().map(|set| fdset_path(*set)),
+        },
     };
     plan.disks.iter().map(row).collect()
 }

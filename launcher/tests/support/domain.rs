@@ -371,8 +371,9 @@ fn cache_facts(disk: &DiskPlan, device: &Properties, machine: &Machine) -> Vec<S
         (false, Some("off")) => "writethrough",
         (false, _) => "writeback",
     };
-    let io = node.text("aio").unwrap_or_default();
-    vec![format!("disk {}: cache {cache}", disk.volume), format!("disk {}: io {io}", disk.volume)]
+    let cache = format!("disk {}: cache {cache}", disk.volume);
+    // A disk on iSCSI has its own way.
+    [Some(cache), node.text("aio").map(|io| format!("disk {}: io {io}", disk.volume))].into_iter().flatten().collect()
 }
 
 fn iothreads(device: &Properties) -> Vec<String> {

@@ -12,12 +12,16 @@ use super::{alias, virtio_model};
 
 /// How a medium is opened, as libvirt calls it.
 pub(crate) fn medium(disk: &DiskPlan) -> &'static str {
+    if matches!(disk.source, DiskSource::Iscsi { .. }) {
+        return "network";
+    }
     let is_block = match &disk.source {
         DiskSource::PersistentVolumeClaim { medium, .. } => *medium == Medium::BlockDevice,
         DiskSource::EphemeralClaim { medium, .. } => *medium == Medium::BlockDevice && !disk.overlay,
         DiskSource::ContainerDisk { .. }
         | DiskSource::EmptyDisk { .. }
         | DiskSource::HostDisk { .. }
+        | DiskSource::Iscsi { .. }
         | DiskSource::CloudInit { .. }
         | DiskSource::FileTree { .. }
         | DiskSource::EmptyDrive => false,
@@ -117,6 +121,13 @@ fn mapped_threads(device: &Values) -> Vec<u32> {
 
 /// `<source>`, and below an overlay what it lies over: as QEMU opens them, by descriptor.
 fn source(disk: &DiskPlan) -> Vec<Element> {
+    if let DiskSource::Iscsi { portal, target, lun, .. } = &disk.source {
+        let (host, port) = portal.rsplit_once(':').unwrap_or((portal.as_str(), "3260"));
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let name = format!("{target}/{lun}");
+        let source = Element::new("source").with("protocol", "iscsi").with("name", name);
+        return vec![source.child(Element::new("host").with("name", host).with("port", port))];
+    }
     let opened = |kind: &'static str, set: &u32| {
         let attribute = if kind == "block" { "dev" } else { "file" };
         Element::new("source").with(attribute, garboard_machine::process::fdset_path(*set))
