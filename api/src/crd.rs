@@ -15,6 +15,8 @@ pub const GROUP: &str = "kubevirt.io";
 pub const STORED_VERSION: &str = "v1";
 /// The version that is served beside it: the same fields under an older name.
 pub const OLD_VERSION: &str = "v1alpha3";
+/// The version of machines whose `domain` has libvirt's form: [`crate::versions`].
+pub const LIBVIRT_VERSION: &str = "v1alpha1";
 /// The version of machines and instances with other fields: [`crate::versions`].
 pub const FIRST_VERSION: &str = "v1alpha2";
 
@@ -119,6 +121,9 @@ pub fn definition(kind: Kind) -> Option<Value> {
     if has_first_version(kind) {
         versions.push(version(FIRST_VERSION, &naming, open_schema()));
     }
+    if kind == Kind::VirtualMachine {
+        versions.push(version(LIBVIRT_VERSION, &naming, open_schema()));
+    }
     Some(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -154,6 +159,7 @@ fn version(name: &str, naming: &Naming, schema: Value) -> Value {
     let differs = match name {
         OLD_VERSION => Some("the fields are the same"),
         FIRST_VERSION => Some("a disk has the name of its volume there, and registryDisk is called containerDisk"),
+        LIBVIRT_VERSION => Some("a domain has KubeVirt's own form there"),
         _ => None,
     };
     if let Some(differs) = differs {
@@ -287,7 +293,7 @@ mod tests {
             let definition = definition(kind).unwrap();
             let versions = definition["spec"]["versions"].as_array().unwrap();
             let stored: Vec<_> = versions.iter().filter(|version| version["storage"] == true).collect();
-            let count = if has_first_version(kind) { 3 } else { 2 };
+            let count = 2 + usize::from(has_first_version(kind)) + usize::from(kind == Kind::VirtualMachine);
             assert_eq!((versions.len(), stored.len()), (count, 1));
             assert!(definition["spec"].get("conversion").is_none(), "the controller's");
             assert_eq!(stored[0]["name"], STORED_VERSION);

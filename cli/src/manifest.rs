@@ -125,13 +125,20 @@ pub(crate) fn parse(origin: &str, text: &str) -> anyhow::Result<Vec<Document>> {
             }
             Value::Object(object) if object.get("kind").and_then(Value::as_str) == Some("List") => {
                 let items = value["items"].as_array().into_iter().flatten();
-                let document = |item: &Value| Document { origin: origin.clone(), value: to_stored(item.clone()) };
-                documents.extend(items.map(document));
+                for item in items {
+                    documents.push(document(&origin, item.clone())?);
+                }
             }
-            Value::Object(_) => documents.push(Document { origin, value: to_stored(value) }),
+            Value::Object(_) => documents.push(document(&origin, value)?),
         }
     }
     Ok(documents)
+}
+
+/// One object, in the stored version of its kind.
+fn document(origin: &str, value: Value) -> anyhow::Result<Document> {
+    let value = to_stored(value).map_err(|error| anyhow::anyhow!("{origin}: {error}"))?;
+    Ok(Document { origin: origin.to_owned(), value })
 }
 
 #[cfg(test)]

@@ -113,8 +113,103 @@ fn other_versions_are_named() {
 
 #[test]
 fn only_older_machines_of_files_are_converted() {
-    assert_eq!(to_stored(machine())["apiVersion"], "kubevirt.io/v1");
+    assert_eq!(to_stored(machine()).unwrap()["apiVersion"], "kubevirt.io/v1");
     for other in [json!({ "apiVersion": "kubevirt.io/v1alpha2", "kind": "Other" }), json!([]), json!(null)] {
-        assert_eq!(to_stored(other.clone()), other);
+        assert_eq!(to_stored(other.clone()).unwrap(), other);
     }
+}
+
+/// A machine as the first glossary has it.
+fn of_libvirt() -> Value {
+    json!({
+        "apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": { "name": "testvm" },
+        "spec": { "domain": {
+            "devices": { "disks": [{
+                "type": "network", "snapshot": "external", "device": "disk",
+                "driver": { "name": "qemu", "type": "raw", "cache": "none" },
+                "source": {
+                    "host": { "name": "iscsi-demo-target.default", "port": "3260" },
+                    "protocol": "iscsi", "name": "iqn.2017-01.io.kubevirt:sn.42/2",
+                },
+                "target": { "dev": "vda" },
+            }] },
+            "memory": { "unit": "MB", "value": 64 },
+            "os": { "type": { "os": "hvm" } },
+            "type": "qemu",
+        } },
+    })
+}
+
+#[test]
+fn a_machine_of_libvirts_form_runs_now_from_iscsi() {
+    let stored = stored(&of_libvirt());
+    let spec = &stored["spec"];
+    assert_eq!(spec["runStrategy"], "Once");
+    assert_eq!(spec["template"]["metadata"]["annotations"]["garboard.dev/accelerator"], "tcg");
+    let of_instance = &spec["template"]["spec"];
+    assert_eq!(of_instance["domain"]["memory"]["guest"], "64000000");
+    assert_eq!(
+        of_instance["domain"]["devices"]["disks"],
+        json!([{ "name": "vda", "disk": { "bus": "virtio" }, "cache": "none" }])
+    );
+    let iscsi = json!({
+        "targetPortal": "iscsi-demo-target.default:3260", "iqn": "iqn.2017-01.io.kubevirt:sn.42", "lun": 2,
+    });
+    assert_eq!(of_instance["volumes"], json!([{ "name": "vda", "iscsi": iscsi }]));
+    let faults = crate::validate::admit(&stored, &crate::ClusterConfig::offline()).faults;
+    assert_eq!(faults, []);
+}
+
+#[test]
+fn a_machine_of_libvirts_form_reads_back_as_it_was_written_while_it_is_so() {
+    let back = |object: &Value| convert(object, "kubevirt.io/v1alpha1").unwrap();
+    let mut stored = stored(&of_libvirt());
+    assert_eq!(back(&stored), of_libvirt());
+    // Defaults that admission adds are no change.
+    stored["spec"]["template"]["spec"]["domain"]["firmware"] = json!({ "uuid": "u" });
+    assert_eq!(back(&stored), of_libvirt());
+    // What was changed in v1 is shown in part, and is whole when it comes back.
+    stored["spec"]["template"]["spec"]["domain"]["memory"]["guest"] = json!("128Mi");
+    let shown = back(&stored);
+    assert_eq!(shown["spec"]["domain"]["memory"], json!({ "unit": "b", "value": 128 << 20 }));
+    let restored = convert(&shown, "kubevirt.io/v1").unwrap();
+    assert_eq!(restored["spec"], stored["spec"]);
+    let mut changed = shown;
+    changed["spec"]["domain"]["memory"]["value"] = json!(1);
+    let error = convert(&changed, "kubevirt.io/v1").unwrap_err();
+    assert!(error.to_string().contains("change it in `kubevirt.io/v1`"), "{error}");
+}
+
+#[test]
+fn what_v1_has_no_place_for_is_refused_by_its_path() {
+    let disk = "/spec/domain/devices/disks/0";
+    let table = [
+        (format!("{disk}/type"), json!("file"), "spec.domain.devices.disks[0].type: `file`"),
+        (format!("{disk}/source/name"), json!("iqn.x"), "disks[0].source.name"),
+        (format!("{disk}/driver/type"), json!("qcow2"), "disks[0].driver.type"),
+        (format!("{disk}/target"), json!({ "dev": "xvda" }), "disks[0].target.dev"),
+        (format!("{disk}/target"), json!({ "dev": "vda", "tray": "open" }), "disks[0]: unknown field `tray`"),
+        ("/spec/domain/memory/unit".to_owned(), json!("parsec"), "spec.domain.memory.unit"),
+        ("/spec/domain/memory/value".to_owned(), json!(u64::MAX), "spec.domain.memory.value"),
+        ("/spec/domain/type".to_owned(), json!("xen"), "spec.domain.type"),
+        ("/spec/domain/os/type/os".to_owned(), json!("exe"), "spec.domain.os.type.os"),
+        ("/spec".to_owned(), json!({ "running": true }), "spec: "),
+    ];
+    for (path, value, text) in table {
+        let mut object = of_libvirt();
+        *object.pointer_mut(&path).unwrap() = value;
+        let error = convert(&object, "kubevirt.io/v1").unwrap_err().to_string();
+        assert!(error.contains(text), "{path}: {error}");
+    }
+    let mut instance = of_libvirt();
+    instance["kind"] = json!("VirtualMachineInstance");
+    assert!(convert(&instance, "kubevirt.io/v1").is_err(), "of machines alone");
+}
+
+#[test]
+fn a_secret_of_the_disk_is_chaps() {
+    let mut object = of_libvirt();
+    object["spec"]["domain"]["devices"]["disks"][0]["auth"] = json!({ "secret": { "type": "iscsi", "usage": "chap" } });
+    let stored = stored(&object);
+    assert_eq!(stored["spec"]["template"]["spec"]["volumes"][0]["iscsi"]["secretRef"], json!({ "name": "chap" }));
 }

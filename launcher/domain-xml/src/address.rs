@@ -11,7 +11,7 @@ pub(crate) fn pci(device: &Values) -> Option<Element> {
         bus => bus.strip_prefix("port")?.parse::<u32>().ok()?,
     };
     let place = device.get("addr")?;
-    let (slot, function) = place.split_once('.').unwrap_or((&place, "0x0"));
+    let (slot, function) = place.split_once('.').unwrap_or((place.as_str(), "0x0"));
     let address = Element::new("address")
         .with("type", "pci")
         .with("domain", "0x0000")

@@ -94,8 +94,8 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<String, VirshError> {
         Command::DumpXml { domain, inactive } => {
             let machine = Machine::find(root, &domain)?;
             let id = if inactive { None } else { machine.number_if_active() };
-            let sockets = machine.layout.supervisor();
-            let context = DomainContext { sockets: &sockets.to_string_lossy(), id };
+            let sockets = machine.layout.supervisor().to_string_lossy().into_owned();
+            let context = DomainContext { sockets: &sockets, id };
             Ok(domain_xml(&machine.plan()?, context) + "\n")
         }
         Command::State { domain, reason } => {

@@ -1,5 +1,6 @@
 """Disks on iSCSI, opened by QEMU's own driver: a real target (Debian's tgt), without CHAP and with it."""
 
+import json
 import pathlib
 from collections.abc import Iterator
 
@@ -8,7 +9,7 @@ import pytest
 from garboard_e2e.cluster import iscsi, volumes
 from garboard_e2e.cluster.iscsi import PASSWORD, UNITS, Target
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import MIB, NAMESPACE, NODE_2
+from garboard_e2e.cluster.names import MIB, NAMESPACE, NODE_2, Object
 from garboard_e2e.cluster.objects import machine
 
 NAME = "on-iscsi"
@@ -55,3 +56,47 @@ def test_a_wrong_password_is_the_cause_of_a_failed_start(kube: Kube, target: Tar
 
     kube.ask_until("an event about iSCSI", reported)
     assert kube.phase(NAME) != "Running"
+
+
+def of_libvirt(target: Target) -> Object:
+    """The object of KubeVirt's first glossary, with the address of this target."""
+    disk = {
+        "type": "network",
+        "snapshot": "external",
+        "device": "disk",
+        "driver": {"name": "qemu", "type": "raw", "cache": "none"},
+        "source": {
+            "host": {"name": target.address, "port": str(iscsi.PORT)},
+            "protocol": "iscsi",
+            "name": f"{iscsi.iqn('plain')}/1",
+        },
+        "target": {"dev": "vda"},
+    }
+    domain = {
+        "devices": {"disks": [disk]},
+        "memory": {"unit": "MB", "value": 64},
+        "os": {"type": {"os": "hvm"}},
+        "type": "qemu",
+    }
+    head = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": "testvm"}}
+    return head | {"spec": {"domain": domain}}
+
+
+def test_a_machine_of_the_first_glossary_runs_now_and_reads_back(kube: Kube, target: Target) -> None:
+    written = of_libvirt(target)
+    kube.apply(written)
+    kube.runs("testvm")
+    path = f"/apis/kubevirt.io/v1alpha1/namespaces/{NAMESPACE}/virtualmachines/testvm"
+    again = json.loads(kube.kubectl("get", "--raw", path, namespace=None))
+    assert again["spec"] == written["spec"], again["spec"]
+    assert kube.get("virtualmachines.v1.kubevirt.io/testvm")["spec"]["runStrategy"] == "Once"
+    kube.will_go("testvm")
+    kube.kubectl("delete", "--raw", path, namespace=None)
+    kube.is_removed("testvm")
+
+
+def test_what_the_first_version_cannot_express_is_refused_by_its_path(kube: Kube, target: Target) -> None:
+    wrong = of_libvirt(target)
+    wrong["spec"]["domain"]["devices"]["disks"][0]["type"] = "file"
+    refusal = kube.kubectl("create", "-f", "-", text=json.dumps(wrong), code=1)
+    assert "spec.domain.devices.disks[0].type" in refusal and "`network`" in refusal, refusal
