@@ -24,6 +24,12 @@ pub(super) fn layer(
         let message = "requests of a disk on iSCSI are submitted by its own protocol";
         return Err(invalid(format!("{}.io", asked.field), message, "leave it out"));
     }
+    let sizes = asked.disk.block_size.as_ref().and_then(|sizes| sizes.match_volume.as_ref());
+    if sizes.is_some_and(|state| state.enabled != Some(false)) {
+        let message = "nothing is known of a unit before QEMU opens it";
+        let field = format!("{}.blockSize.matchVolume", asked.field);
+        return Err(invalid(field, message, "write `blockSize.custom`, or leave it out"));
+    }
     let password_secret = if *chap { Some(password(draft, asked)?) } else { None };
     let (image, file) = (node_name("image", name, asked.field)?, node_name("file", name, asked.field)?);
     let nodes = DiskNodes { image: Some(image.to_string()), file: Some(file.to_string()), ..DiskNodes::default() };
