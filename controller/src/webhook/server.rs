@@ -116,10 +116,10 @@ async fn answer_evict(
 
 async fn answer_convert(Json(review): Json<ConversionReview>) -> Result<Json<ConversionReview>, StatusCode> {
     let request = ConversionRequest::from_review(review).map_err(|_| StatusCode::BAD_REQUEST)?;
-    let (uid, target) = (request.uid.clone(), request.desired_api_version.clone());
+    let (uid, version) = (request.uid.clone(), request.desired_api_version.clone());
     let response = judged(|| convert(request))?;
     if response.converted_objects.is_empty() {
-        tracing::info!(uid, target, reason = response.result.message, "conversion refused");
+        tracing::info!(uid, version, reason = response.result.message, "conversion refused");
     }
     Ok(Json(response.into_review()))
 }
