@@ -143,7 +143,10 @@ mod tests {
         }
         assert!(!paths.has(&format!("/evict/{}", paths.mutate)), "one webhook's segment opened another");
         for segment in [&paths.mutate, &paths.validate, &paths.evict] {
-            assert!(!paths.of(Webhook::Convert).contains(&segment[..16]), "a segment is part of the one that follows from it");
+            assert!(
+                !paths.of(Webhook::Convert).contains(&segment[..16]),
+                "a segment is part of the one that follows from it"
+            );
         }
     }
 
