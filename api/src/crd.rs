@@ -16,6 +16,10 @@ pub const GROUP: &str = "kubevirt.io";
 pub const STORED_VERSION: &str = "v1";
 /// The version that is served beside it: the same fields under an older name.
 pub const OLD_VERSION: &str = "v1alpha3";
+/// The version of machines whose `domain` has libvirt's form: [`crate::versions`].
+pub const LIBVIRT_VERSION: &str = "v1alpha1";
+/// The version of machines and instances with other fields: [`crate::versions`].
+pub const FIRST_VERSION: &str = "v1alpha2";
 
 /// What a definition has of a kind beside its fields.
 struct Naming {
@@ -246,6 +250,13 @@ pub fn definition(kind: Kind) -> Option<Value> {
     let versions = naming.versions;
     let described = schema(kind, &naming)?;
     let bare = without_descriptions(described.clone());
+    let mut served = vec![version(versions.newer(), &naming, described), version(versions.older(), &naming, bare)];
+    if has_first_version(kind) {
+        served.push(version(FIRST_VERSION, &naming, open_schema()));
+    }
+    if kind == Kind::VirtualMachine {
+        served.push(version(LIBVIRT_VERSION, &naming, open_schema()));
+    }
     Some(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -264,10 +275,7 @@ pub fn definition(kind: Kind) -> Option<Value> {
                 "shortNames": naming.short,
                 "singular": naming.singular,
             },
-            "versions": [
-                version(versions.newer(), &naming, described),
-                version(versions.older(), &naming, bare),
-            ],
+            "versions": served,
         },
     }))
 }
@@ -281,9 +289,15 @@ fn version(name: &str, naming: &Naming, schema: Value) -> Value {
         "additionalPrinterColumns": columns,
         "schema": { "openAPIV3Schema": schema },
     });
-    if naming.versions == Versions::OfMachines && name == OLD_VERSION {
+    let differs = match name {
+        OLD_VERSION => Some("the fields are the same"),
+        FIRST_VERSION => Some("a disk has the name of its volume there, and registryDisk is called containerDisk"),
+        LIBVIRT_VERSION => Some("a domain has KubeVirt's own form there"),
+        _ => None,
+    };
+    if let Some(differs) = differs.filter(|_| naming.versions == Versions::OfMachines) {
         version["deprecated"] = true.into();
-        version["deprecationWarning"] = format!("write {GROUP}/{STORED_VERSION}; the fields are the same").into();
+        version["deprecationWarning"] = format!("write {GROUP}/{STORED_VERSION}; {differs}").into();
     }
     if let Some(deprecation) = naming.deprecation {
         version["deprecated"] = true.into();
@@ -304,6 +318,42 @@ fn version(name: &str, naming: &Naming, schema: Value) -> Value {
         }
     }
     version
+}
+
+/// Whether a kind is served in [`FIRST_VERSION`] too. The API server has its objects converted by the controller, which says so in the
+/// definition: no conversion is here, so that applying a definition again takes nothing away.
+#[must_use]
+pub const fn has_first_version(kind: Kind) -> bool {
+    match kind {
+        Kind::VirtualMachine | Kind::VirtualMachineInstance => true,
+        Kind::ReplicaSet
+        | Kind::Preset
+        | Kind::KubeVirt
+        | Kind::VirtualMachineInstancetype
+        | Kind::VirtualMachineClusterInstancetype
+        | Kind::VirtualMachinePreference
+        | Kind::VirtualMachineClusterPreference
+        | Kind::Secret
+        | Kind::ConfigMap
+        | Kind::PersistentVolumeClaim
+        | Kind::Other => false,
+    }
+}
+
+/// Everything is taken: what is converted to the stored version is judged as that.
+fn open_schema() -> Value {
+    let open = || json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    json!({
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": { "type": "string" },
+            "kind": { "type": "string" },
+            "metadata": { "type": "object" },
+            "spec": open(),
+            "status": open(),
+        },
+    })
 }
 
 fn column(column: &Column) -> Value {
@@ -396,12 +446,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_has_both_versions_and_stores_one() {
+    fn a_definition_has_its_versions_and_stores_one() {
         for kind in KINDS {
             let definition = definition(kind).unwrap();
             let versions = definition["spec"]["versions"].as_array().unwrap();
             let stored: Vec<_> = versions.iter().filter(|version| version["storage"] == true).collect();
-            assert_eq!((versions.len(), stored.len()), (2, 1));
+            let count = 2 + usize::from(has_first_version(kind)) + usize::from(kind == Kind::VirtualMachine);
+            assert_eq!((versions.len(), stored.len()), (count, 1));
+            assert!(definition["spec"].get("conversion").is_none(), "the controller's");
             let (group, version) =
                 if SIZES.contains(&kind) { ("instancetype.kubevirt.io", "v1beta1") } else { (GROUP, STORED_VERSION) };
             assert_eq!(stored[0]["name"], version);
@@ -447,7 +499,8 @@ mod tests {
     #[test]
     fn the_rules_are_where_they_belong() {
         let definition = definition(Kind::VirtualMachine).unwrap();
-        for version in definition["spec"]["versions"].as_array().unwrap() {
+        // The first version is judged once it is converted.
+        for version in &definition["spec"]["versions"].as_array().unwrap()[..2] {
             let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
             assert_eq!(spec["x-kubernetes-validations"].as_array().unwrap().len(), 1);
         }

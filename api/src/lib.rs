@@ -41,6 +41,7 @@ pub mod set;
 mod suggest;
 pub mod v1;
 pub mod validate;
+pub mod versions;
 
 pub use arch::Arch;
 pub use cluster::{ClusterConfig, Gate};

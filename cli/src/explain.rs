@@ -8,7 +8,7 @@ use garboard_plan::PlanOptions;
 use garboard_shim_client::places::Places;
 
 use crate::accel::AccelChoice;
-use crate::args::{ExplainArgs, Output};
+use crate::args::{ExplainArgs, Output, PlanFormat};
 use crate::exit;
 use crate::kept::Kept;
 use crate::output::note;
@@ -33,8 +33,14 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         options.accelerator = args.manifest.accel.into();
     }
     let plan = kept(args, &subject, is_this)?.plan(&subject, &facts, &options)?;
-    if !is_this && (args.shell || args.output != Output::Text) {
+    if !is_this && (args.shell || args.format.is_some() || args.output != Output::Text) {
         note!("garboard: planned for {name}");
+    }
+    if let Some(PlanFormat::DomainXml) = args.format {
+        let places = Places::of_caller(args.manifest.state_dir.as_deref())?;
+        let sockets = places.layout(&subject.id).supervisor();
+        garboard_kubectl::plan_text::show_domain(&plan, &sockets.to_string_lossy())?;
+        return Ok(exit::OK);
     }
     garboard_kubectl::plan_text::show(&plan, &name, args.shell, args.output)?;
     Ok(exit::OK)

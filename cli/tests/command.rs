@@ -87,6 +87,18 @@ fn explain_says_first_which_host_it_is_for() {
     assert!(here == "# Planned for this host" || here.starts_with(&format!("{plain}, because ")), "{here}");
 }
 
+#[test]
+fn explain_prints_a_domain_and_names_the_host_beside_it() {
+    let ended =
+        garboard(&["explain", "--reference", "--format", "domain-xml", MANIFEST], Stdio::piped(), Stdio::piped());
+    let (stdout, stderr) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(ended.status.code(), Some(0), "{stderr}");
+    assert!(stdout.starts_with("<domain type=\"kvm\">") && stdout.ends_with("</domain>\n"), "{stdout}");
+    assert!(stderr.contains("planned for a plain Debian 12 host"), "{stderr}");
+    let both = garboard(&["explain", "--format", "domain-xml", "--shell", MANIFEST], Stdio::piped(), Stdio::piped());
+    assert_eq!(both.status.code(), Some(2), "two forms at once");
+}
+
 /// Facts that `why -o facts` wrote on a cluster, changed a little where a test wants another situation.
 fn facts(name: &str, change: impl FnOnce(&mut serde_json::Value)) -> tempfile::NamedTempFile {
     let path = format!("{}/../tests/situations/{name}.json", env!("CARGO_MANIFEST_DIR"));

@@ -74,8 +74,9 @@ pub use vm_status::{
 pub use vmi::{Probe, VirtualMachineInstance, VirtualMachineInstanceResourceClaim, VirtualMachineInstanceSpec};
 pub use volume::{
     ConfigMapVolumeSource, ContainerDiskSource, ContainerPathVolumeSource, DataVolumeSource, DownwardAPIVolumeSource,
-    EmptyDiskSource, EphemeralVolumeSource, HostDisk, MemoryDumpVolumeSource, PersistentVolumeClaimVolumeSource,
-    SecretVolumeSource, ServiceAccountVolumeSource, SysprepSource, UtilityVolume, Volume, VolumeSource,
+    EmptyDiskSource, EphemeralVolumeSource, HostDisk, IscsiSource, MemoryDumpVolumeSource,
+    PersistentVolumeClaimVolumeSource, SecretVolumeSource, ServiceAccountVolumeSource, SysprepSource, UtilityVolume,
+    Volume, VolumeSource,
 };
 
 /// The group and version of these kinds, as a manifest's `apiVersion` has it.

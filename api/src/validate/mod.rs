@@ -62,6 +62,7 @@ pub use interfaces::MODELS as NIC_MODELS;
 pub use kubevirt::{LONGEST_CERTIFICATE, SHORTEST_CERTIFICATE, duration};
 pub use metadata::RESERVED as RESERVED_LABELS;
 pub(crate) use report::printable;
+pub use volumes::iscsi_portal;
 
 use uuid::Uuid;
 

@@ -296,6 +296,7 @@ pub(crate) enum WhyOutput {
 #[command(after_help = "Examples:
   kubectl garboard explain hello
   kubectl garboard explain --shell hello > qemu.sh
+  kubectl garboard explain --format domain-xml hello
   kubectl garboard explain -f vm.yaml")]
 pub(crate) struct ExplainArgs {
     /// The VirtualMachine or VirtualMachineInstance.
@@ -310,6 +311,9 @@ pub(crate) struct ExplainArgs {
     /// Print only the command line, quoted for a shell.
     #[arg(long)]
     pub(crate) shell: bool,
+    /// Print the machine in another language.
+    #[arg(long, value_enum, conflicts_with_all = ["shell", "output"])]
+    pub(crate) format: Option<PlanFormat>,
 }
 
 #[derive(Args, Debug)]

@@ -22,7 +22,7 @@ use crate::kubectl::{Kubectl, failed};
 use crate::logs::shown;
 use crate::operate::CONTROLLER;
 use crate::operate::emulation::{EmulationSetting, kubevirts};
-use crate::options::Output;
+use crate::options::{Output, PlanFormat};
 use crate::output::note;
 use crate::subresource::GROUP;
 
@@ -45,10 +45,15 @@ pub(crate) fn run(kubectl: &Kubectl, args: &ExplainArgs) -> anyhow::Result<u8> {
         (None, Some(name)) => of_machine(kubectl, name)?,
         (None, None) => return Err(exit_error(BAD_INPUT, "name a machine, or a manifest with -f")),
     };
-    if !input.is_its_own && (args.shell || args.output != Output::Text) {
+    if !input.is_its_own && (args.shell || args.format.is_some() || args.output != Output::Text) {
         note!("garboard: planned for {}", input.host);
     }
     let plan = planned(&input)?;
+    if let Some(PlanFormat::DomainXml) = args.format {
+        let sockets = format!("{}/{}", garboard_protocol::pod::RUN_DIRECTORY, paths::SUPERVISOR_DIRECTORY);
+        crate::plan_text::show_domain(&plan, &sockets)?;
+        return Ok(exit::OK);
+    }
     crate::plan_text::show(&plan, &input.host, args.shell, args.output)?;
     Ok(exit::OK)
 }

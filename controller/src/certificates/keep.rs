@@ -8,6 +8,7 @@ use garboard_cluster::names::AUTHORITIES;
 use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
@@ -17,6 +18,7 @@ use serde::de::DeserializeOwned;
 
 use super::dashboard;
 use super::decide::{Decision, Lifetimes, PROPAGATION, decide};
+use super::definitions::DEFINITIONS;
 use super::publish::Published;
 use super::{CertificateError, Chain, make, names_of};
 use crate::context::{Context, ReconcileError, WatchPause, made_by_us, while_trying};
@@ -62,7 +64,7 @@ pub async fn run(context: Context) {
     }
 }
 
-/// An item for every change of a Secret of certificates, of a webhook configuration or of an APIService, our own among them.
+/// An item for every change of a Secret of certificates, of a webhook configuration, an APIService or a definition, our own among them.
 fn changes(context: &Context) -> impl Stream<Item = ()> + use<> {
     let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(context.client.clone(), &context.namespace);
     let mutating: Api<PartialObjectMeta<MutatingWebhookConfiguration>> = Api::all(context.client.clone());
@@ -76,7 +78,12 @@ fn changes(context: &Context) -> impl Stream<Item = ()> + use<> {
     let maps: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(context.client.clone(), &context.namespace);
     let of_dashboard = changes_of(secrets.clone(), dashboard::SECRET);
     let ours = select(select(changes_of(secrets, SECRET), of_dashboard), changes_of(maps, AUTHORITIES));
-    select(ours, select(webhooks, services))
+    let definitions = |name: &&str| {
+        let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(context.client.clone());
+        changes_of(definitions, name).boxed()
+    };
+    let definitions = select_all(DEFINITIONS.iter().map(definitions));
+    select(select(ours, definitions), select(webhooks, services))
 }
 
 fn changes_of<K>(objects: Api<K>, name: &str) -> impl Stream<Item = ()> + use<K>
@@ -104,7 +111,7 @@ async fn step(context: &Context) -> Result<Duration, KeepError> {
     let lives = Lifetimes::of(context.settings.borrow().certificates());
     let now = jiff::Timestamp::now();
     let published = Published::read(&context.client, &context.namespace).await?;
-    let decision = decide(&chain, lives, published.is_of(&chain), now);
+    let decision = decide(&chain, lives, published.is_of(&chain, &context.namespace), now);
     let after = make::carry_out(&chain, &decision, lives, &names_of(SECRET, &context.namespace), now)?;
     if after != chain {
         store(&secrets, secret, &after, &decision).await?;

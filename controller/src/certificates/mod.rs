@@ -16,6 +16,7 @@
 
 mod dashboard;
 pub mod decide;
+mod definitions;
 mod keep;
 mod make;
 mod publish;

@@ -4,6 +4,7 @@
 //!   API server ─ POST /mutate/RANDOM   ─► structure and rules; what is left out is filled in
 //!              ─ POST /validate/RANDOM ─► rules again, after all other webhooks; what may change
 //!              ─ POST /evict/RANDOM    ─► whether a drain may power a guest down
+//!              ─ POST /convert/RANDOM  ─► the object in another version of the API
 //! ```
 //!
 //! API servers show no certificate of their own; they are recognised because only they have the [`paths`].
@@ -15,6 +16,7 @@
 mod answer;
 pub(crate) mod bounds;
 mod change;
+mod convert;
 pub mod eviction;
 mod given;
 mod kept;
@@ -33,6 +35,7 @@ use uuid::Uuid;
 
 use crate::stores::ObjectKey;
 
+pub use convert::convert;
 pub use mutate::mutate;
 pub use server::{Readiness, run};
 pub use sizes::Sizes;

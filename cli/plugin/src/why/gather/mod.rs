@@ -216,6 +216,7 @@ fn without_secrets(volume: &mut Volume) {
         empty_disk: _,
         ephemeral: _,
         host_disk: _,
+        iscsi: _,
         memory_dump: _,
         persistent_volume_claim: _,
         secret: _,
