@@ -24,6 +24,7 @@ mod hostile;
 mod instance;
 mod numbered;
 mod played;
+mod qmp;
 mod tenants;
 use crate::context::Context;
 use crate::settings::{Defaults, Settings};
