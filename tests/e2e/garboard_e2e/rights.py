@@ -32,6 +32,9 @@ HOLDERS = {
     "viewer": "kubevirt.io:view",
     "migrator": "kubevirt.io:migrate",
     "starter-by-get": "garboard-start-by-get",
+    "asker": "garboard-qmp-read",
+    "changer": "garboard-qmp-write",
+    "master": "garboard-qmp-dangerous",
 }
 TYPES_VIEWER = "types-viewer"
 # Accounts that are only called like Garboard's.

@@ -1,5 +1,6 @@
 """Looking into a machine that runs: QMP, logs, its command line, its screen, and what a shell completes."""
 
+import json
 import pathlib
 import re
 import socket
@@ -34,7 +35,9 @@ def test_a_change_through_qmp_and_its_refusal_have_audit_lines(person: Person, m
     person.await_verdict(machine, "running")
     audit = [line for line in person.plugin.run("logs", machine).splitlines() if "qmp audit" in line]
     stops = [line for line in audit if "command=stop" in line]
-    assert any("claimed_user=" in line for line in stops), f"no audit line with a name: {stops}"
+    # As the API server has authenticated them.
+    user = json.loads(person.kubectl.run("auth", "whoami", "-o", "json"))["status"]["userInfo"]["username"]
+    assert all(f"claimed_user={user}" in line for line in stops), f"no audit line with a name: {stops}"
     refused = [line for line in stops if re.search("denied|refused", line, re.I)]
     assert refused, f"the refusal left no audit line: {stops}"
 
@@ -92,6 +95,7 @@ def test_a_shell_completes_machines_commands_and_options(person: Person, machine
         machine: ["-n", NAMESPACE, "console", "he"],
         "restart": ["res"],
         "--take-over": ["console", "--t"],
+        "query-blockstats": ["-n", NAMESPACE, "qmp", machine, "query-bl"],
     }.items():
         done = subprocess.run([*completes, *arguments], env=person.kubectl.environment, capture_output=True, text=True)
         assert done.returncode == 0 and pattern in done.stdout, done

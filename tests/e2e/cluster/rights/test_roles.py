@@ -47,6 +47,9 @@ GIVEN = {
         )
         for version in ("v1", "v1alpha3", "v1alpha2")
     },
+    "controller: writes the CA bundle of our own API": Right(
+        CONTROLLER, "patch", f"{SERVICES}/v1.subresources.garboard.dev"
+    ),
     "controller: reads the API servers": Right(
         CONTROLLER, "watch", "configmaps/extension-apiserver-authentication", "kube-system"
     ),
