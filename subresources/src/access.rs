@@ -83,7 +83,10 @@ mod tests {
             let Ok(Endpoint::Call(call)) = endpoint(method, &path) else { panic!("{path}") };
             let attributes = review(&call, &ada).spec.resource_attributes.unwrap();
             assert_eq!(attributes.group.as_deref(), Some(OWN_GROUP));
-            assert_eq!((attributes.subresource.as_deref(), attributes.verb.as_deref()), (Some(subresource), Some(verb)));
+            assert_eq!(
+                (attributes.subresource.as_deref(), attributes.verb.as_deref()),
+                (Some(subresource), Some(verb))
+            );
         }
     }
 

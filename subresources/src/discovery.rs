@@ -59,9 +59,7 @@ pub fn resources(group: Group, version: &str) -> Value {
             None => listed.push((name, vec![verb])),
         }
     }
-    let entry = |(name, verbs): (String, Vec<&str>)| {
-        json!({ "name": name, "singularName": "", "namespaced": true, "kind": "", "verbs": verbs })
-    };
+    let entry = |(name, verbs): (String, Vec<&str>)| json!({ "name": name, "singularName": "", "namespaced": true, "kind": "", "verbs": verbs });
     let resources: Vec<Value> = listed.into_iter().map(entry).collect();
     let version = format!("{}/{version}", group.name());
     json!({ "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources })
@@ -104,7 +102,10 @@ mod tests {
             r#"virtualmachineinstances/qmp-dangerous ["get","update"]"#,
             r#"virtualmachineinstances/screendump ["get"]"#,
         ];
-        assert_eq!((listed, &list["groupVersion"]), (expected.map(str::to_owned).into(), &json!("subresources.garboard.dev/v1")));
+        assert_eq!(
+            (listed, &list["groupVersion"]),
+            (expected.map(str::to_owned).into(), &json!("subresources.garboard.dev/v1"))
+        );
     }
 
     #[test]

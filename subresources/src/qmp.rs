@@ -207,7 +207,8 @@ mod tests {
         }
         let reply = asked.judge(br#"{"return": {"running": true}, "id": 2}"#);
         assert_eq!(reply, Ok(Line::Reply(json!({"return": {"running": true}}))));
-        let refused = asked.judge(br#"{"error": {"class": "GenericError", "desc": "no\u001b[2J"}, "id": 2}"#).unwrap_err();
+        let refused =
+            asked.judge(br#"{"error": {"class": "GenericError", "desc": "no\u001b[2J"}, "id": 2}"#).unwrap_err();
         let message = refused.status(None).message.unwrap();
         assert!(refused.code() == 409 && message.ends_with("query-status: no\\u{1b}[2J"), "{message}");
         assert_eq!(asked.judge(b"login: ").unwrap_err().code(), 500);

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_of_qmp_and_a_command_are_told_apart_by_what_follows() {
+    fn a_session_of_qmp_and_a_command_differ_by_what_follows() {
         let base = format!("/apis/{}/v1/namespaces/n/virtualmachineinstances/a", Group::Garboard.name());
         for route in OWN_ROUTES {
             let (method, tail) = match (route.action, route.method) {

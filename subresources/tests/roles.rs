@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use garboard_subresources::route::Method;
 use garboard_subresources::group::Group;
+use garboard_subresources::route::Method;
 use garboard_subresources::routes::{FIRST_ROUTES, OWN_ROUTES, ROUTES};
 
 /// Routes with their verbs.
@@ -118,7 +118,11 @@ fn roles_have_the_routes_of_kubevirts_and_their_verbs() {
         ("garboard-qmp-write".to_owned(), Given::new()),
         ("garboard-qmp-dangerous".to_owned(), Given::new()),
     ]);
-    assert_eq!(expected, roles(Group::KubeVirt), "left: subresources/src/routes.rs and this file, right: deploy/base/user-roles.yaml");
+    assert_eq!(
+        expected,
+        roles(Group::KubeVirt),
+        "left: subresources/src/routes.rs and this file, right: deploy/base/user-roles.yaml"
+    );
 }
 
 /// Each level of QMP has a role, which gives it alone: each verb by which it is asked, and `get` of what is opened with a websocket.

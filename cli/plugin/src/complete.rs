@@ -246,7 +246,8 @@ mod tests {
         let schema = r#"{"return": [{"name": "stop", "meta-type": "command", "arg-type": "0", "ret-type": "0"},
             {"name": "STOP", "meta-type": "event", "arg-type": "0"}, {"name": "0", "meta-type": "object", "members": []}]}"#;
         let path = "/apis/subresources.garboard.dev/v1/namespaces/tenant/virtualmachineinstances/hello/qmp-read/query-qmp-schema";
-        let script = format!("case \"$*\" in \"get --raw {path}\") cat <<'END'\n{schema}\nEND\n;; *) echo '{{}}';; esac");
+        let script =
+            format!("case \"$*\" in \"get --raw {path}\") cat <<'END'\n{schema}\nEND\n;; *) echo '{{}}';; esac");
         let kubectl = Kubectl::played(directory.path(), &script);
         assert_eq!(crate::qmp::commands(&kubectl, "tenant", "hello"), ["stop"]);
         assert_eq!(crate::qmp::commands(&kubectl, "tenant", "other"), Vec::<String>::new());
@@ -298,7 +299,10 @@ mod tests {
         assert_eq!(at("-n tenant restart hello", "").wanted, machines(&["hello"]));
         assert_eq!(at("console hello", "").wanted, Wanted::These(Vec::new()), "one console, one machine");
         assert_eq!(at("-n tenant qmp", "").wanted, machines(&[]));
-        assert_eq!(at("qmp --allow-write hello", "st"), Place { wanted: Wanted::QmpCommands("hello".into()), begun: "st" });
+        assert_eq!(
+            at("qmp --allow-write hello", "st"),
+            Place { wanted: Wanted::QmpCommands("hello".into()), begun: "st" }
+        );
         assert_eq!(at("qmp hello stop", "").wanted, Wanted::These(Vec::new()), "its arguments");
         assert_eq!(at("start --no-wait", "").wanted, machines(&[]), "an option without a value");
     }

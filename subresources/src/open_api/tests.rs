@@ -1,8 +1,8 @@
 //! Documents have the paths that are served, each type that they name, and no other.
 
 use super::*;
-use crate::options::{EvacuateCancelOptions, FreezeOptions, PauseOptions, RestartOptions, StartOptions, StopOptions};
 use crate::GROUP;
+use crate::options::{EvacuateCancelOptions, FreezeOptions, PauseOptions, RestartOptions, StartOptions, StopOptions};
 use crate::route::{Endpoint, endpoint};
 use crate::routes::{FIRST_VERSION, OWN_ROUTES, ROUTES};
 

@@ -104,7 +104,8 @@ pub(crate) fn commands(kubectl: &Kubectl, namespace: &str, name: &str) -> Vec<St
     let (namespace, name) = (namespace.to_owned(), name.to_owned());
     let of_machine = Subresource { resource: Resource::Instance, namespace, name, verb: QMP_READ };
     let path = format!("{}{}/query-qmp-schema", kubectl.server_path(), of_machine.path());
-    let reply: Value = serde_json::from_slice(&kubectl.run(&["get", "--raw", &path]).unwrap_or_default()).unwrap_or_default();
+    let reply: Value =
+        serde_json::from_slice(&kubectl.run(&["get", "--raw", &path]).unwrap_or_default()).unwrap_or_default();
     let schema = Schema::parse(&reply["return"].to_string()).ok();
     schema.iter().flat_map(|schema| schema.commands().map(str::to_owned)).collect()
 }
