@@ -29,6 +29,7 @@ pub mod nodes;
 pub mod pod;
 pub mod reconciler;
 pub mod reconcilers;
+pub mod runs;
 pub mod settings;
 pub mod shutdown;
 pub mod stores;

@@ -16,7 +16,7 @@ use crate::stores::{
     Cached, DataVolumes, Instances, Kind, Known, Machines, ObjectKey, Pods, UNSERVED, VolumeClaims, Waiting,
 };
 use crate::vmi::history::PodHistories;
-use crate::{upgrade, vm, vmi};
+use crate::{runs, upgrade, vm, vmi};
 
 /// What both reconcilers work with while this replica leads.
 pub struct Leader {
@@ -143,6 +143,7 @@ pub async fn run(context: Context) {
         ready.await;
         upgrade::run(upgrading, changed_launchers).await;
     });
+    parts.spawn(runs::run(client));
     let reconciler = vmi::Reconciler(leader);
     parts.spawn(async move {
         listed.await;

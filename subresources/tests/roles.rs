@@ -117,6 +117,7 @@ fn roles_have_the_routes_of_kubevirts_and_their_verbs() {
         ("garboard-qmp-read".to_owned(), Given::new()),
         ("garboard-qmp-write".to_owned(), Given::new()),
         ("garboard-qmp-dangerous".to_owned(), Given::new()),
+        ("garboard-runs".to_owned(), Given::new()),
     ]);
     assert_eq!(
         expected,

@@ -239,11 +239,13 @@ pub(crate) struct QmpArgs {
   kubectl garboard logs hello
   kubectl garboard logs hello -f --tail 20
   kubectl garboard logs hello --previous        # of a supervisor that was started again
-  kubectl garboard logs hello --part qmp | jq . # while the pod runs")]
+  kubectl garboard logs hello --part qmp | jq . # while the pod runs
+  kubectl garboard logs hello --last            # the record of the last run, when the pod is gone
+  kubectl get machinerun hello-1a2b3c4d -o json > run.json; kubectl garboard logs --record run.json --part serial")]
 pub(crate) struct LogsArgs {
     /// The VirtualMachine or VirtualMachineInstance.
-    #[arg(value_parser = parse_name)]
-    pub(crate) machine: String,
+    #[arg(value_parser = parse_name, required_unless_present = "record")]
+    pub(crate) machine: Option<String>,
     /// Go on with what is logged from now on.
     #[arg(short, long)]
     pub(crate) follow: bool,
@@ -256,6 +258,12 @@ pub(crate) struct LogsArgs {
     /// The log's own lines, one JSON object each.
     #[arg(long)]
     pub(crate) json: bool,
+    /// The record that the last run has left; it needs no pod.
+    #[arg(long, conflicts_with_all = ["follow", "tail", "previous", "json"])]
+    pub(crate) last: bool,
+    /// A record in a file, as `kubectl get machinerun -o json` writes it; asks no cluster.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath, conflicts_with_all = ["machine", "last", "follow", "tail", "previous", "json"])]
+    pub(crate) record: Option<PathBuf>,
     /// What to show.
     #[arg(long, value_enum, default_value_t = LogPart::Events, conflicts_with_all = ["follow", "tail", "previous", "json"])]
     pub(crate) part: LogPart,

@@ -17,6 +17,7 @@ mod failure;
 mod find;
 mod guest_action;
 mod kubectl;
+mod last_run;
 pub mod line;
 mod link;
 pub mod log_line;

@@ -22,6 +22,7 @@ use garboard_node::socket::AgentSocket;
 use garboard_node::supervisors::Connected;
 use garboard_protocol::agent::{AgentReply, AgentRequest, BindingRequest, InterfaceRequest};
 use garboard_protocol::control::Status;
+use garboard_protocol::record::RunRecord;
 use kube::runtime::watcher::Event;
 use tokio::net::UnixStream;
 
@@ -50,6 +51,10 @@ impl Reports for Noted {
     fn note(&self, pod: &LauncherPod, status: Status) {
         assert_ne!(status.generation, PANICS, "on purpose");
         self.0.lock().unwrap().push((pod.vmi.clone(), status.generation));
+    }
+
+    fn keep(&self, pod: &LauncherPod, record: RunRecord) {
+        self.0.lock().unwrap().push((pod.vmi.clone(), u64::from(record.resets)));
     }
 }
 

@@ -9,7 +9,7 @@ from garboard_e2e.access import DEFAULT, NONE, VERBS, Access, Verbs
 from garboard_e2e.api_server import ApiServer
 from garboard_e2e.rights import HOLDERS, TYPES_VIEWER
 
-ADMIN, EDITOR, VIEWER, MIGRATOR, STARTER, ASKER, CHANGER, MASTER = HOLDERS
+ADMIN, EDITOR, VIEWER, MIGRATOR, STARTER, ASKER, CHANGER, MASTER, HISTORIAN = HOLDERS
 READ, GET, UPDATE = (frozenset(verbs) for verbs in (("get", "list", "watch"), ("get",), ("update",)))
 # kubevirts, and what is of the group itself.
 LOOK: Verbs = frozenset(("get", "list"))
@@ -39,6 +39,8 @@ KINDS: dict[str, dict[str, Users]] = {
     "instancetype.kubevirt.io": {"virtualmachineinstancetypes": OWNED, "virtualmachinepreferences": OWNED},
     "pool.kubevirt.io": {"virtualmachinepools": OWNED},
     "migrations.kubevirt.io": {"migrationpolicies": SEEN},
+    # Made by agents, and changed by nobody.
+    "garboard.dev": {"machineruns": {HISTORIAN: READ | {"delete"}}},
 }
 
 CHANGED: Users = {ADMIN: UPDATE, EDITOR: UPDATE}
@@ -164,8 +166,9 @@ def test_these_roles_are_added_to_those_of_kubernetes(server: ApiServer) -> None
         if label.startswith(AGGREGATION) and value == "true"
     }
     of_kubevirt = {(role, f"kubevirt.io:{role}") for role in ("admin", "edit", "view")}
-    of_qmp = {("admin", "garboard-qmp-read"), ("edit", "garboard-qmp-read"), ("admin", "garboard-qmp-write")}
-    assert added == of_kubevirt | of_qmp
+    of_ours = {("admin", "garboard-qmp-read"), ("edit", "garboard-qmp-read"), ("admin", "garboard-qmp-write")}
+    of_ours |= {("admin", "garboard-runs"), ("edit", "garboard-runs")}
+    assert added == of_kubevirt | of_ours
 
 
 @pytest.mark.parametrize("user", HOLDERS)

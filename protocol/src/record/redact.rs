@@ -1,0 +1,89 @@
+//! What a record leaves out: whole lines that have a line of a secret document in them, values of what is called a password, and private
+//! keys. Pure.
+
+/// What stands in place of what is left out.
+pub const MARK: &str = "<redacted>";
+/// A shorter line of a secret document is a word that is anywhere.
+const SHORTEST: usize = 8;
+/// The most lines that are looked for.
+const MOST: usize = 4096;
+/// Parts of names whose values are secret, in lower case.
+const NAMES: [&str; 6] = ["password", "passwd", "secret", "token", "apikey", "api_key"];
+const KEY_BEGINS: &str = "PRIVATE KEY-----";
+
+/// What is to be hidden of texts.
+#[derive(Clone, Debug, Default)]
+pub struct Hidden {
+    lines: Vec<String>,
+}
+
+impl Hidden {
+    /// Adds a document whose lines are secret: cloud-init's user data, a value of a Secret.
+    pub fn add(&mut self, document: &str) {
+        let lines = document.lines().map(str::trim).filter(|line| line.len() >= SHORTEST && !line.starts_with('#'));
+        let room = MOST.saturating_sub(self.lines.len());
+        self.lines.extend(lines.take(room).map(str::to_owned));
+    }
+
+    /// A text without it.
+    #[must_use]
+    pub fn of(&self, text: &str) -> String {
+        let mut kept: Vec<String> = Vec::new();
+        let mut in_key = false;
+        for line in text.split('\n') {
+            let borders = line.contains(KEY_BEGINS);
+            if in_key || borders {
+                // A border that ends a key begins none.
+                in_key = if line.contains("-----END ") { false } else { in_key || borders };
+                if kept.last().map(String::as_str) != Some(MARK) {
+                    kept.push(MARK.to_owned());
+                }
+                continue;
+            }
+            kept.push(self.line(line));
+        }
+        kept.join("\n")
+    }
+
+    fn line(&self, line: &str) -> String {
+        if self.lines.iter().any(|secret| line.contains(secret.as_str())) {
+            return MARK.to_owned();
+        }
+        // The same length, byte by byte.
+        let lower = line.to_ascii_lowercase();
+        let ends = NAMES.iter().filter_map(|name| Some(lower.find(name)? + name.len()));
+        let Some(from) = ends.min() else { return line.to_owned() };
+        let Some(border) = lower[from..].find([':', '=']) else { return line.to_owned() };
+        let value = from + border + 1;
+        if line[value..].trim().is_empty() { line.to_owned() } else { format!("{} {MARK}", &line[..value]) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_user_data_passwords_and_keys_are_left_out() {
+        let mut hidden = Hidden::default();
+        hidden.add("#cloud-config\nchpasswd: {expire: false}\nruncmd: [echo hunter2-of-ada]\nshort\n");
+        let table = [
+            ("ci-info: runcmd: [echo hunter2-of-ada] ran", MARK),
+            ("login: root", "login: root"),
+            ("short", "short"),
+            ("#cloud-config", "#cloud-config"),
+            ("Password: hunter3", "Password: <redacted>"),
+            ("DB_PASSWORD=hunter4 started", "DB_PASSWORD= <redacted>"),
+            ("Password: ", "Password: "),
+            ("a token was found", "a token was found"),
+            (
+                "key\n-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1r\n-----END OPENSSH PRIVATE KEY-----\nafter",
+                "key\n<redacted>\nafter",
+            ),
+            ("-----BEGIN RSA PRIVATE KEY-----\nno end", MARK),
+        ];
+        for (text, expected) in table {
+            assert_eq!(hidden.of(text), expected, "{text:?}");
+        }
+    }
+}
