@@ -1,7 +1,7 @@
 //! The object that keeps the record of a run. Pure.
 //!
 //! Whose run it is comes from the pod, never from the record: its name has the pod's UID, and a pod is one run, so that there is one
-//! object of each, whoever asks how often.
+//! object of each, however often it is sent.
 
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_protocol::record::{GROUP, KIND, RunRecord, VERSION};

@@ -147,7 +147,9 @@ RUNS = {
     "the record of a run on its node": granted(run(AGENT_1, "node-1")),
     "not of another node": refused("may not write a record of another node", run(AGENT_1, "node-2")),
     "not without the claim": refused("may not write a record of another node", run(AGENT, "node-1")),
-    "no owner but its machine": refused("no owner but its VirtualMachine", run(AGENT_1, "node-1", **owner()["metadata"])),
+    "no owner but its machine": refused(
+        "no owner but its VirtualMachine", run(AGENT_1, "node-1", **owner()["metadata"])
+    ),
     "no finalizer": refused("a record has no finalizers", run(AGENT_1, "node-1", finalizers=["example.com/hold"])),
     "it ends after it began": refused(
         "a run ends after it began", run(AGENT_1, "node-1", {"endedAt": "2025-12-31T23:59:59Z"})
