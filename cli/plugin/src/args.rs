@@ -305,11 +305,20 @@ pub(crate) enum WhyOutput {
 #[command(after_help = "Examples:
   kubectl garboard explain hello
   kubectl garboard explain --shell hello > qemu.sh
-  kubectl garboard explain -f vm.yaml")]
+  kubectl garboard explain -f vm.yaml
+  kubectl garboard explain --diff old.yaml new.yaml        # what the guest would see change
+  kubectl garboard explain --against-running hello         # the same from now to the next start
+  kubectl garboard explain --against-running hello -f new.yaml")]
 pub(crate) struct ExplainArgs {
     /// The VirtualMachine or VirtualMachineInstance.
-    #[arg(value_parser = parse_name, required_unless_present = "file", conflicts_with = "file")]
+    #[arg(value_parser = parse_name, required_unless_present_any = ["file", "diff", "against_running"], conflicts_with_all = ["file", "diff", "against_running"])]
     pub(crate) machine: Option<String>,
+    /// Show what a guest would see change from one manifest to another; each may be a plan that `explain -o json` wrote.
+    #[arg(long, num_args = 2, value_names = ["A", "B"], value_hint = clap::ValueHint::AnyPath, conflicts_with_all = ["file", "shell"])]
+    pub(crate) diff: Option<Vec<PathBuf>>,
+    /// Show what the guest of this machine would see change at its next start, by its present spec or that of -f.
+    #[arg(long, value_name = "MACHINE", value_parser = parse_name, conflicts_with_all = ["diff", "shell"])]
+    pub(crate) against_running: Option<String>,
     /// A manifest, as the cluster would take it (a dry run: nothing is stored).
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,

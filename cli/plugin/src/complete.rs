@@ -162,6 +162,7 @@ fn command_candidate(command: &Command) -> Candidate {
 fn value_of(option: &Arg) -> Wanted {
     match option.get_id().as_str() {
         "namespace" | "garboard_namespace" => Wanted::Namespaces,
+        "against_running" => Wanted::Machines(Vec::new()),
         "context" => Wanted::OfConfig("contexts"),
         "cluster_name" => Wanted::OfConfig("clusters"),
         "user" => Wanted::OfConfig("users"),
@@ -287,6 +288,7 @@ mod tests {
         assert_eq!(at("--context", "").wanted, Wanted::OfConfig("contexts"));
         assert_eq!(at("--kubeconfig", "").wanted, Wanted::Files);
         assert_eq!(at("explain -f", "").wanted, Wanted::Files);
+        assert_eq!(at("explain --against-running", "").wanted, Wanted::Machines(Vec::new()));
         assert_eq!(texts(at("why hello -o", "").wanted), ["text", "json", "facts"]);
         assert!(texts(at("logs hello --part", "").wanted).contains(&"qmp".to_owned()));
         assert_eq!(at("start --timeout", "").wanted, Wanted::These(Vec::new()), "a number");

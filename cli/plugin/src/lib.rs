@@ -11,6 +11,7 @@ mod complete;
 pub mod console;
 mod console_session;
 mod dashboard;
+pub mod difference;
 pub mod exit;
 mod explain;
 mod failure;

@@ -66,6 +66,38 @@ def test_explain_takes_a_file(person: Person, installed: None, directory: pathli
     person.plugin.prints(f"guest={NAMESPACE}_other", "explain", "-f", str(manifest), "--shell")
 
 
+def manifest(kube: Kube, machine: str, directory: pathlib.Path, memory: str = "") -> str:
+    """A file with the machine as it is, or with other memory."""
+    found = kube.get("vm", machine)
+    kept = {"name": found["metadata"]["name"], "namespace": NAMESPACE}
+    if memory:
+        found["spec"]["template"]["spec"]["domain"]["memory"] = {"guest": memory}
+    file = directory / f"{machine}-{memory or 'same'}.json"
+    file.write_text(json.dumps({key: found[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": kept}))
+    return str(file)
+
+
+SAME, CHANGED = "the guest finds the machine that it had", 8
+
+
+def test_explain_says_what_the_guest_would_see_change_at_its_next_start(
+    kube: Kube, person: Person, machine: str, directory: pathlib.Path
+) -> None:
+    person.plugin.prints(SAME, "explain", "--against-running", machine)
+    same, other = manifest(kube, machine, directory), manifest(kube, machine, directory, "192Mi")
+    person.plugin.prints(SAME, "explain", "--against-running", machine, "-f", same)
+    person.plugin.refuses(CHANGED, "memory: size=.* -> size=192M", "explain", "--against-running", machine, "-f", other)
+    person.plugin.prints(SAME, "explain", "--diff", same, same)
+    person.plugin.refuses(CHANGED, "memory: size=", "explain", "--diff", same, other)
+    plan = directory / "plan.json"
+    plan.write_text(person.plugin.run("explain", machine, "-o", "json"))
+    person.plugin.prints(SAME, "explain", "--diff", str(plan), str(plan))
+    text = plan.read_text().replace('"virtio-net-pci', '"e1000-pci').replace("virtio-net-pci", "e1000")
+    (directory / "other.json").write_text(text)
+    done = person.plugin.call("explain", "--diff", str(plan), str(directory / "other.json"), "-o", "json")
+    assert done.returncode == CHANGED and json.loads(done.stdout), done
+
+
 @pytest.fixture
 def screen(person: Person, machine: str) -> Iterator[int]:
     """The port of a proxy to the screen."""

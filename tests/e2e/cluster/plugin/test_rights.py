@@ -57,7 +57,7 @@ def test_queries_need_no_right_to_a_pod_and_changes_need_their_own(
     kube.ask_until("the right to queries", lambda: '"status": "running"' in reader.call(*query).stdout)
     reader.refuses(4, f"{MAY_NOT}: .*virtualmachineinstances/qmp-write", "qmp", machine, "--allow-write", "stop")
     reader.refuses(4, f"{MAY_NOT}: .*qmp-dangerous", "qmp", machine, "--allow-dangerous", "quit")
-    reader.refuses(4, MAY_NOT, "logs", machine)
+    reader.refuses(4, MAY_NOT, "logs", machine, "--part", "qmp")
 
 
 SEEN = {"why": "nodes: you may not see them", "logs": "the machine is prepared", "explain": "memory-backend"}
