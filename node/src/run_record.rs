@@ -29,12 +29,14 @@ pub(crate) fn object(
         .map(|owner| json!({"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}))
         .collect();
     let time = |at_ms: i64| {
-        let at = if at_ms == 0 { now } else { Timestamp::from_millisecond(at_ms).unwrap_or(now) };
+        let at = Timestamp::from_millisecond(at_ms).unwrap_or(now);
         format!("{at:.3}")
     };
     let steps: Vec<Value> =
         record.steps.iter().map(|step| json!({"name": step.name, "at": time(step.at_ms)})).collect();
-    let began = record.steps.first().map_or(record.ended_at_ms, |step| step.at_ms).min(record.ended_at_ms);
+    // The definition refuses a run that ends before it begins.
+    let ended = if record.ended_at_ms > 0 { record.ended_at_ms } else { now.as_millisecond() };
+    let began = record.steps.iter().map(|step| step.at_ms).find(|at_ms| *at_ms > 0).unwrap_or(ended).min(ended);
     json!({
         "apiVersion": format!("{GROUP}/{VERSION}"), "kind": KIND,
         "metadata": {"name": name(pod), "namespace": pod.namespace, "ownerReferences": owners},
@@ -42,7 +44,7 @@ pub(crate) fn object(
             "machine": pod.vmi, "instanceUID": pod.vmi_uid, "podUID": pod.uid.as_str(), "node": node,
             "run": record.run, "supervisorVersion": record.version,
             "reason": record.reason, "message": record.message,
-            "startedAt": time(began), "endedAt": time(record.ended_at_ms), "steps": steps,
+            "startedAt": time(began), "endedAt": time(ended), "steps": steps,
             "resets": record.resets, "taints": record.taints, "machineType": record.machine,
             "argv": record.argv, "planDigest": record.plan_digest,
             "qemuOutput": record.qemu_output, "transcript": record.transcript, "serial": record.serial,

@@ -7,11 +7,13 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use garboard_agent::client::{AgentClient, NetworkPlace, NodeAgentError};
+use garboard_api::v1::Volume;
 use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{PauseReason, ReportedPhase, Status};
 use garboard_protocol::paths::{self, Layout};
 use garboard_protocol::record::{Hidden, RunRecord, RunStep};
+use garboard_protocol::volumes::{NETWORK_DATA_PREFIX, PASSWORDS_PREFIX, SSH_KEYS_PREFIX};
 use garboard_storage::open::Dir;
 use garboard_storage::seed;
 use serde_json::Value;
@@ -166,14 +168,31 @@ fn hidden(order: &Path) -> Hidden {
     let mut hidden = Hidden::default();
     let Ok(order) = Order::read(order) else { return hidden };
     documents(&serde_json::to_value(&order.vmi).unwrap_or_default(), &mut hidden);
-    for place in order.volumes.places.values() {
+    for (name, place) in &order.volumes.places {
         let VolumePlace::Directory { path } = place else { continue };
+        if !is_secret(name, &order.vmi.spec.volumes) {
+            continue;
+        }
         let files = Dir::open(Path::new(path)).ok().and_then(|folder| seed::read_folder(&folder).ok());
         for content in files.unwrap_or_default().into_values() {
             hidden.add(&String::from_utf8_lossy(&content));
         }
     }
     hidden
+}
+
+/// Whether a place in the volume table has files of Secrets. Images and claims have not.
+fn is_secret(name: &str, volumes: &[Volume]) -> bool {
+    if [NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX, PASSWORDS_PREFIX].iter().any(|prefix| name.starts_with(prefix)) {
+        return true;
+    }
+    volumes.iter().filter(|volume| volume.name == name).any(|volume| {
+        volume.secret.is_some()
+            || volume.cloud_init_no_cloud.is_some()
+            || volume.cloud_init_config_drive.is_some()
+            || volume.sysprep.is_some()
+            || volume.service_account.is_some()
+    })
 }
 
 fn documents(value: &Value, hidden: &mut Hidden) {
@@ -238,10 +257,17 @@ mod tests {
         std::fs::write(order.join(paths::FACTS), facts).unwrap();
         let options = serde_json::to_string(&garboard_plan::PlanOptions::default()).unwrap();
         std::fs::write(order.join(paths::OPTIONS), options).unwrap();
-        std::fs::write(order.join(paths::VOLUMES), "{}").unwrap();
+        let (secret, image) = (room.path().join("secret"), room.path().join("image"));
+        for (folder, content) in [(&secret, "s3cr3t-of-the-house\n"), (&image, "login: root of an image\n")] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("file"), content).unwrap();
+        }
+        let place = |folder: &Path| json!({"place": "directory", "path": folder});
+        let volumes = json!({"network-data/seed": place(&secret), "root": place(&image)});
+        std::fs::write(order.join(paths::VOLUMES), volumes.to_string()).unwrap();
         std::fs::write(layout.init().join(paths::QEMU_LOG), "qemu: could not\n").unwrap();
         std::fs::write(layout.supervisor().join(paths::TRANSCRIPT), "{\"kind\":\"event\"}\n").unwrap();
-        let printed = "boot\nuser: ada-of-the-house was made\nlogin: ";
+        let printed = "boot\nuser: ada-of-the-house was made\nwith s3cr3t-of-the-house\nlogin: root of an image";
         std::fs::write(layout.supervisor().join(paths::serial_log(0)), printed).unwrap();
         (room, layout)
     }
@@ -263,7 +289,7 @@ mod tests {
         assert_eq!((record.reason.as_str(), record.ended_at_ms), ("GuestShutdown", 9000));
         assert!(record.argv.len() == 2 && record.plan_digest.starts_with("sha256:"), "{record:?}");
         assert_eq!(record.qemu_output, "qemu: could not\n");
-        assert_eq!(record.serial, "boot\n<redacted>\nlogin: ");
+        assert_eq!(record.serial, "boot\n<redacted>\n<redacted>\nlogin: root of an image");
         let names: Vec<&str> = record.steps.iter().map(|step| step.name.as_str()).collect();
         assert_eq!(names.last(), Some(&"Ended"), "{names:?}");
     }

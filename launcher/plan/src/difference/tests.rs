@@ -51,7 +51,7 @@ fn what_the_guest_sees_is_named() {
         ),
         ("property=disable_s3,value=1", "property=disable_s3,value=0", "global ICH9-LPC.disable_s3: "),
         ("product=None", "product=Other", "smbios 1: "),
-        ("base=utc", "base=localtime", "rtc: base=utc,clock=host -> base=localtime,clock=host"),
+        ("clock=host", "clock=vm", "rtc: base=utc,clock=host -> base=utc,clock=vm"),
         ("strict=on", "strict=off", "boot: strict=on -> strict=off"),
     ];
     for (old, new, expected) in table {
