@@ -91,3 +91,67 @@ async fn listed(client: &Client) -> Result<Vec<Kept>, kube::Error> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// An API server with these records, in pages of two; what it was asked.
+    fn server(records: Vec<Value>) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = Arc::clone(&asked);
+        let serve = move |request: http::Request<Body>| {
+            let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
+            seen.lock().unwrap().push(format!("{} {path}", request.method()));
+            let first = usize::from(path.contains("continue=")) * 2;
+            let rest = if first == 0 && records.len() > 2 { "more" } else { "" };
+            let items: Vec<Value> = records.iter().skip(first).take(2).cloned().collect();
+            let list = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+                "metadata": {"continue": rest}, "items": items});
+            let gone = path.contains("/gone-0");
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound",
+                "code": 404, "message": "not found"});
+            let deleted = json!({"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 200});
+            let (code, answer) = match (request.method() == http::Method::DELETE, gone) {
+                (true, true) => (404, status),
+                (true, false) => (200, deleted),
+                (false, _) => (200, list),
+            };
+            async move {
+                let answer = Body::from(answer.to_string().into_bytes());
+                Ok::<_, tower::BoxError>(http::Response::builder().status(code).body(answer)?)
+            }
+        };
+        (Client::new(tower::service_fn(serve), "ns"), asked)
+    }
+
+    fn record(name: &str, made: &str) -> Value {
+        json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": {"namespace": "tenant", "name": name, "creationTimestamp": made}})
+    }
+
+    #[tokio::test]
+    async fn what_is_old_is_deleted_on_every_page_and_what_is_gone_is_no_error() {
+        let records = vec![
+            record("web-1", "2026-01-01T00:00:00Z"),
+            record("web-2", "2026-01-20T00:00:00Z"),
+            record("gone-0", "2026-01-01T00:00:00Z"),
+        ];
+        let (client, asked) = server(records);
+        let now = "2026-01-20T01:00:00Z".parse().unwrap();
+        assert_eq!(clear(&client, now).await.unwrap(), 1);
+        let mut asked = asked.lock().unwrap().clone();
+        asked.sort();
+        let one = "/apis/garboard.dev/v1/namespaces/tenant/machineruns";
+        assert_eq!(asked.len(), 4, "{asked:?}");
+        for (line, name) in asked.iter().zip(["gone-0", "web-1"]) {
+            assert!(line.starts_with(&format!("DELETE {one}/{name}")), "{asked:?}");
+        }
+        assert!(asked[2..].iter().all(|line| line.starts_with("GET /apis/garboard.dev/v1/machineruns?")), "{asked:?}");
+    }
+}

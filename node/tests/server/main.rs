@@ -185,6 +185,20 @@ async fn a_launcher_is_served() {
 }
 
 #[tokio::test]
+async fn a_record_is_kept_for_the_pod_that_sends_it_and_for_no_other_instance() {
+    let stage = Stage::in_launcher_pod();
+    let mut socket = dial(&stage.path()).await;
+    let record = |uid: &str| {
+        let record = RunRecord { uid: uid.to_owned(), resets: 7, ..RunRecord::default() };
+        AgentRequest::Record { record: Box::new(record) }
+    };
+    assert_eq!(ask(&mut socket, &record(VMI), &[]).await, Reply::Noted);
+    let reason = refusal(&mut socket, &record("99999999-2222-3333-4444-555555555555"), &[]).await;
+    assert!(reason.contains("another VirtualMachineInstance"), "{reason}");
+    assert_eq!(*stage.noted.0.lock().unwrap(), [("vm".to_owned(), 7)]);
+}
+
+#[tokio::test]
 async fn a_pod_that_becomes_known_is_served() {
     let stage = Stage::set(&format!("0::/kubepods/pod{POD}/c\n"));
     let mut socket = dial(&stage.path()).await;
