@@ -1,6 +1,7 @@
 //! The record of a run in a pod: collected when the run is over, and given to the node agent, which keeps it as an object of the cluster
 //! ([ADR 43](../../../docs/adr/0043-a-record-of-each-run.md)). Nothing is sent while the machine runs.
 
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use garboard_agent::client::{AgentClient, NetworkPlace, NodeAgentError};
 use garboard_api::v1::Volume;
+use garboard_common::foreign;
 use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{PauseReason, ReportedPhase, Status};
@@ -140,7 +142,7 @@ fn collected(layout: &Layout, status: &Status, steps: Vec<RunStep>) -> RunRecord
     let ended = status.ended.as_ref();
     let of_init = ended.and_then(|ended| ended.report.as_ref()).map(|report| report.last_output.clone());
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let qemu = read_tail(&layout.init().join(paths::QEMU_LOG), TAIL as u64).map(text);
+    let qemu = foreign_tail(&layout.init(), paths::QEMU_LOG).map(text);
     let transcript = read_tail(&own.join(paths::TRANSCRIPT), TAIL as u64).map(text).unwrap_or_default();
     let serial = text(SerialLog::new(own.join(paths::serial_log(0))).tail(TAIL));
     RunRecord {
@@ -156,11 +158,21 @@ fn collected(layout: &Layout, status: &Status, steps: Vec<RunStep>) -> RunRecord
         machine: status.machine.clone(),
         argv: read_plan(&own).map(|plan| plan.argv).unwrap_or_default(),
         plan_digest: if plan.is_empty() { String::new() } else { format!("sha256:{:x}", Sha256::digest(&plan)) },
-        qemu_output: hidden.of(&qemu.unwrap_or_else(|_| of_init.unwrap_or_default())),
+        qemu_output: hidden.of(&qemu.or(of_init).unwrap_or_default()),
         // It is redacted as it is written.
         transcript,
         serial: hidden.of(&serial),
     }
+}
+
+/// The end of a file in a directory that PID 1 and QEMU's container may write to: no link is followed.
+fn foreign_tail(directory: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut file = foreign::open_file(directory, name).ok()??;
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL as u64))).ok()?;
+    let mut tail = Vec::new();
+    file.take(TAIL as u64).read_to_end(&mut tail).ok()?;
+    Some(tail)
 }
 
 /// What a guest was given that is secret: its user data, and all files of Secrets.
@@ -292,6 +304,16 @@ mod tests {
         assert_eq!(record.serial, "boot\n<redacted>\n<redacted>\nlogin: root of an image");
         let names: Vec<&str> = record.steps.iter().map(|step| step.name.as_str()).collect();
         assert_eq!(names.last(), Some(&"Ended"), "{names:?}");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_qemus_log_leads_nowhere() {
+        let (room, layout) = room();
+        let log = layout.init().join(paths::QEMU_LOG);
+        std::fs::remove_file(&log).unwrap();
+        std::os::unix::fs::symlink(room.path().join("secret/file"), &log).unwrap();
+        let record = collected(&layout, &ended(), Vec::new());
+        assert_eq!(record.qemu_output, "");
     }
 
     #[test]
