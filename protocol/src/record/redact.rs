@@ -3,8 +3,9 @@
 
 /// What stands in place of what is left out.
 pub const MARK: &str = "<redacted>";
-/// A shorter line of a secret document is a word that is anywhere.
+/// A shorter line of a secret document is a word that is anywhere, bytes; of one that has no other line, it may be a password.
 const SHORTEST: usize = 8;
+const SHORTEST_ALONE: usize = 4;
 /// The most lines that are looked for.
 const MOST: usize = 4096;
 /// Parts of names whose values are secret, in lower case.
@@ -20,7 +21,10 @@ pub struct Hidden {
 impl Hidden {
     /// Adds a document whose lines are secret: cloud-init's user data, a value of a Secret.
     pub fn add(&mut self, document: &str) {
-        let lines = document.lines().map(str::trim).filter(|line| line.len() >= SHORTEST && !line.starts_with('#'));
+        let is_alone = document.trim().lines().count() == 1;
+        let shortest = if is_alone { SHORTEST_ALONE } else { SHORTEST };
+        let is_secret = |line: &&str| line.len() >= shortest && (is_alone || !line.starts_with('#'));
+        let lines = document.lines().map(str::trim).filter(is_secret);
         let room = MOST.saturating_sub(self.lines.len());
         self.lines.extend(lines.take(room).map(str::to_owned));
     }
@@ -67,7 +71,11 @@ mod tests {
     fn lines_of_user_data_passwords_and_keys_are_left_out() {
         let mut hidden = Hidden::default();
         hidden.add("#cloud-config\nchpasswd: {expire: false}\nruncmd: [echo hunter2-of-ada]\nshort\n");
+        hidden.add("#hunt\n");
+        hidden.add("on\n");
         let table = [
+            ("the word is #hunt", MARK),
+            ("on", "on"),
             ("ci-info: runcmd: [echo hunter2-of-ada] ran", MARK),
             ("login: root", "login: root"),
             ("short", "short"),
