@@ -44,6 +44,20 @@ pub enum ClusterError {
     Failed(#[source] Box<kube::Error>),
 }
 
+impl ClusterError {
+    /// Whether the same will be refused again: it is wrong, or not the agent's to write, or its namespace goes.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Gone => true,
+            Self::Failed(error) => {
+                matches!(&**error, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 413 | 422))
+            }
+            Self::Conflict | Self::Slow => false,
+        }
+    }
+}
+
 impl From<kube::Error> for ClusterError {
     fn from(error: kube::Error) -> Self {
         let code = if let kube::Error::Api(status) = &error { status.code } else { 0 };

@@ -6,6 +6,7 @@
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_protocol::record::{GROUP, KIND, RunRecord, VERSION};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
 use crate::pods::LauncherPod;
@@ -25,7 +26,7 @@ pub(crate) fn object(
 ) -> Value {
     let owners = vmi.into_iter().flat_map(|vmi| vmi.metadata.owner_references.iter().flatten());
     let owners: Vec<Value> = owners
-        .filter(|owner| owner.controller == Some(true))
+        .filter(|owner| owner.controller == Some(true) && is_machine(owner))
         .map(|owner| json!({"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}))
         .collect();
     let time = |at_ms: i64| {
@@ -50,6 +51,11 @@ pub(crate) fn object(
             "qemuOutput": record.qemu_output, "transcript": record.transcript, "serial": record.serial,
         },
     })
+}
+
+/// Whether it is a VirtualMachine: the agent's policy refuses any other owner.
+fn is_machine(owner: &OwnerReference) -> bool {
+    owner.kind == "VirtualMachine" && owner.api_version.starts_with("kubevirt.io/")
 }
 
 /// A machine's name has one-byte characters alone.
@@ -103,6 +109,9 @@ mod tests {
         let made = object(&record(), &pod(), Some(&owned), "node-1", Timestamp::UNIX_EPOCH);
         let expected = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm", "uid": "m"}]);
         assert_eq!(made["metadata"]["ownerReferences"], expected);
+        owned.metadata.owner_references.as_mut().unwrap()[0].kind = "VirtualMachineInstanceReplicaSet".to_owned();
+        let made = object(&record(), &pod(), Some(&owned), "node-1", Timestamp::UNIX_EPOCH);
+        assert_eq!(made["metadata"]["ownerReferences"], json!([]));
     }
 
     #[test]

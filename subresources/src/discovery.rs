@@ -104,7 +104,7 @@ mod tests {
         ];
         assert_eq!(
             (listed, &list["groupVersion"]),
-            (expected.map(str::to_owned).into(), &json!("subresources.garboard.dev/v1"))
+            (Vec::from(expected.map(str::to_owned)), &json!("subresources.garboard.dev/v1"))
         );
     }
 

@@ -29,7 +29,7 @@ pub(super) fn superfluous(mut all: Vec<Kept>, now: Timestamp) -> Vec<Kept> {
     all.sort_by_key(|each| std::cmp::Reverse(each.made));
     let mut of_machines: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut of_namespaces: BTreeMap<String, usize> = BTreeMap::new();
-    let mut is_superfluous = |each: &Kept| {
+    let is_superfluous = |each: &Kept| {
         if now.duration_since(each.made) > LIFETIME {
             return true;
         }
@@ -42,7 +42,7 @@ pub(super) fn superfluous(mut all: Vec<Kept>, now: Timestamp) -> Vec<Kept> {
         *all += 1;
         *all > OF_A_NAMESPACE
     };
-    all.retain(|each| is_superfluous(each));
+    all.retain(is_superfluous);
     all
 }
 

@@ -62,7 +62,7 @@ pub async fn clear(client: &Client, now: Timestamp) -> Result<usize, kube::Error
             }
         }
     });
-    deletions.buffer_unordered(AT_ONCE).try_fold(0, |sum, one| async move { Ok(sum + one) }).await
+    deletions.buffer_unordered(AT_ONCE).try_fold(0, |sum: usize, one: usize| async move { Ok(sum + one) }).await
 }
 
 async fn listed(client: &Client) -> Result<Vec<Kept>, kube::Error> {

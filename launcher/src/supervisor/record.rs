@@ -16,7 +16,7 @@ use garboard_protocol::control::{PauseReason, ReportedPhase, Status};
 use garboard_protocol::paths::{self, Layout};
 use garboard_protocol::record::{Hidden, RunRecord, RunStep};
 use garboard_protocol::volumes::{NETWORK_DATA_PREFIX, PASSWORDS_PREFIX, SSH_KEYS_PREFIX};
-use garboard_storage::open::Dir;
+use garboard_storage::open::{Dir, OpenError};
 use garboard_storage::seed;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -122,7 +122,8 @@ fn note(steps: &mut Vec<RunStep>, status: &Status) {
     };
     let is_new = steps.last().is_none_or(|last| last.name != name);
     let is_of_phase = matches!(name, "Ended" | "Preparing") || !steps.iter().any(|step| step.name == "Running");
-    if is_new && steps.len() < STEPS {
+    // The last place is that of the end.
+    if is_new && (steps.len() < STEPS - 1 || name == "Ended") {
         let at_ms = if is_of_phase { at_ms } else { now_ms() };
         steps.push(RunStep { name: name.to_owned(), at_ms });
     }
@@ -141,10 +142,11 @@ fn collected(layout: &Layout, status: &Status, steps: Vec<RunStep>) -> RunRecord
     let plan = std::fs::read(own.join(paths::PLAN)).unwrap_or_default();
     let ended = status.ended.as_ref();
     let of_init = ended.and_then(|ended| ended.report.as_ref()).map(|report| report.last_output.clone());
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let qemu = foreign_tail(&layout.init(), paths::QEMU_LOG).map(text);
-    let transcript = read_tail(&own.join(paths::TRANSCRIPT), TAIL as u64).map(text).unwrap_or_default();
-    let serial = text(SerialLog::new(own.join(paths::serial_log(0))).tail(TAIL));
+    let qemu = foreign_tail(&layout.init(), paths::QEMU_LOG).map(whole_lines);
+    let transcript = read_tail(&own.join(paths::TRANSCRIPT), TAIL as u64).map(whole_lines).unwrap_or_default();
+    let serial = whole_lines(SerialLog::new(own.join(paths::serial_log(0))).tail(TAIL));
+    // Where it is not known what is secret, nothing that may repeat it is kept.
+    let safe = |text: String| hidden.as_ref().map(|hidden| hidden.of(&text)).unwrap_or_default();
     RunRecord {
         uid: status.uid.clone(),
         run: status.run.clone(),
@@ -158,11 +160,20 @@ fn collected(layout: &Layout, status: &Status, steps: Vec<RunStep>) -> RunRecord
         machine: status.machine.clone(),
         argv: read_plan(&own).map(|plan| plan.argv).unwrap_or_default(),
         plan_digest: if plan.is_empty() { String::new() } else { format!("sha256:{:x}", Sha256::digest(&plan)) },
-        qemu_output: hidden.of(&qemu.or(of_init).unwrap_or_default()),
+        qemu_output: safe(qemu.or(of_init).unwrap_or_default()),
         // It is redacted as it is written.
         transcript,
-        serial: hidden.of(&serial),
+        serial: safe(serial),
     }
+}
+
+/// A tail as text. A line whose beginning is cut off is left out: half a secret is not recognized.
+fn whole_lines(tail: Vec<u8>) -> String {
+    let text = String::from_utf8_lossy(&tail).into_owned();
+    if tail.len() < TAIL {
+        return text;
+    }
+    text.split_once('\n').map_or_else(|| text.clone(), |(_, rest)| rest.to_owned())
 }
 
 /// The end of a file in a directory that PID 1 and QEMU's container may write to: no link is followed.
@@ -175,22 +186,27 @@ fn foreign_tail(directory: &Path, name: &str) -> Option<Vec<u8>> {
     Some(tail)
 }
 
-/// What a guest was given that is secret: its user data, and all files of Secrets.
-fn hidden(order: &Path) -> Hidden {
+/// What a guest was given that is secret: its user data, and all files of Secrets. Nothing if some of it cannot be read.
+fn hidden(order: &Path) -> Option<Hidden> {
     let mut hidden = Hidden::default();
-    let Ok(order) = Order::read(order) else { return hidden };
-    documents(&serde_json::to_value(&order.vmi).unwrap_or_default(), &mut hidden);
+    let order = Order::read(order).ok()?;
+    documents(&serde_json::to_value(&order.vmi).ok()?, &mut hidden);
     for (name, place) in &order.volumes.places {
         let VolumePlace::Directory { path } = place else { continue };
         if !is_secret(name, &order.vmi.spec.volumes) {
             continue;
         }
-        let files = Dir::open(Path::new(path)).ok().and_then(|folder| seed::read_folder(&folder).ok());
-        for content in files.unwrap_or_default().into_values() {
+        let folder = match Dir::open(Path::new(path)) {
+            Ok(folder) => folder,
+            // An optional Secret that is not there.
+            Err(OpenError::Missing { .. }) => continue,
+            Err(_) => return None,
+        };
+        for content in seed::read_folder(&folder).ok()?.into_values() {
             hidden.add(&String::from_utf8_lossy(&content));
         }
     }
-    hidden
+    Some(hidden)
 }
 
 /// Whether a place in the volume table has files of Secrets. Images and claims have not.
@@ -214,6 +230,7 @@ fn documents(value: &Value, hidden: &mut Hidden) {
                 match member {
                     Value::String(text) if DOCUMENTS.contains(&key.as_str()) => hidden.add(text),
                     Value::String(text) if ENCODED.contains(&key.as_str()) => {
+                        let text: String = text.split_ascii_whitespace().collect();
                         let decoded = STANDARD.decode(text).unwrap_or_default();
                         hidden.add(&String::from_utf8_lossy(&decoded));
                     }
@@ -304,6 +321,18 @@ mod tests {
         assert_eq!(record.serial, "boot\n<redacted>\n<redacted>\nlogin: root of an image");
         let names: Vec<&str> = record.steps.iter().map(|step| step.name.as_str()).collect();
         assert_eq!(names.last(), Some(&"Ended"), "{names:?}");
+    }
+
+    #[test]
+    fn without_the_order_no_text_of_the_guest_is_kept_and_half_a_line_never() {
+        let (_room, layout) = room();
+        std::fs::remove_file(layout.order().join(paths::VMI)).unwrap();
+        let record = collected(&layout, &ended(), Vec::new());
+        assert_eq!((record.serial.as_str(), record.qemu_output.as_str()), ("", ""));
+        assert_eq!(record.argv.len(), 2, "{record:?}");
+        let long = format!("{}\nwhole", "s".repeat(TAIL - 6));
+        assert_eq!(whole_lines(long.clone().into_bytes()), "whole");
+        assert_eq!(whole_lines(long[1..].as_bytes().to_vec()), long[1..]);
     }
 
     #[test]

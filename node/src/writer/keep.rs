@@ -20,9 +20,8 @@ pub(super) async fn keep<C: Cluster>(setting: Arc<WriterContext<C>>, pod: Launch
             Ok(()) | Err(ClusterError::Conflict) => return,
             Err(error) => error,
         };
-        // Its namespace goes, or the kind is not installed.
-        let is_last = attempt == ATTEMPTS || matches!(error, ClusterError::Gone);
-        if is_last {
+        // Refused, or the kind is not installed.
+        if attempt == ATTEMPTS || error.is_final() {
             let error = ErrorChain(&error);
             tracing::warn!(attempt, error = %error, "the record of a run could not be written");
             return;

@@ -12,6 +12,9 @@ const MOST: usize = 4096;
 const NAMES: [&str; 6] = ["password", "passwd", "secret", "token", "apikey", "api_key"];
 const KEY_BEGINS: &str = "PRIVATE KEY-----";
 
+/// Values of fields with such names that are no secret: `lock_passwd: false`.
+const PLAIN_VALUES: [&str; 4] = ["true", "false", "null", "none"];
+
 /// What is to be hidden of texts.
 #[derive(Clone, Debug, Default)]
 pub struct Hidden {
@@ -25,6 +28,9 @@ impl Hidden {
         let shortest = if is_alone { SHORTEST_ALONE } else { SHORTEST };
         let is_secret = |line: &&str| line.len() >= shortest && (is_alone || !line.starts_with('#'));
         let lines = document.lines().map(str::trim).filter(is_secret);
+        // A program prints a password without the name that it has in the document.
+        let values = document.lines().filter_map(|line| Some(line[value_at(line)?..].trim().trim_matches(['"', '\''])));
+        let lines = lines.chain(values.filter(|value| value.len() >= SHORTEST_ALONE && !PLAIN_VALUES.contains(value)));
         let room = MOST.saturating_sub(self.lines.len());
         self.lines.extend(lines.take(room).map(str::to_owned));
     }
@@ -38,7 +44,13 @@ impl Hidden {
             let borders = line.contains(KEY_BEGINS);
             if in_key || borders {
                 // A border that ends a key begins none.
-                in_key = if line.contains("-----END ") { false } else { in_key || borders };
+                let ends = line.contains("-----END ");
+                if ends && !in_key && !line.contains("-----BEGIN ") {
+                    // The text begins within a key.
+                    let before = kept.iter().rposition(|line| !is_of_key(line)).map_or(0, |last| last + 1);
+                    kept.truncate(before);
+                }
+                in_key = !ends;
                 if kept.last().map(String::as_str) != Some(MARK) {
                     kept.push(MARK.to_owned());
                 }
@@ -53,14 +65,25 @@ impl Hidden {
         if self.lines.iter().any(|secret| line.contains(secret.as_str())) {
             return MARK.to_owned();
         }
-        // The same length, byte by byte.
-        let lower = line.to_ascii_lowercase();
-        let ends = NAMES.iter().filter_map(|name| Some(lower.find(name)? + name.len()));
-        let Some(from) = ends.min() else { return line.to_owned() };
-        let Some(border) = lower[from..].find([':', '=']) else { return line.to_owned() };
-        let value = from + border + 1;
-        if line[value..].trim().is_empty() { line.to_owned() } else { format!("{} {MARK}", &line[..value]) }
+        match value_at(line).filter(|at| !line[*at..].trim().is_empty()) {
+            Some(at) => format!("{} {MARK}", &line[..at]),
+            None => line.to_owned(),
+        }
     }
+}
+
+/// Where the value of what is called a password begins in a line.
+fn value_at(line: &str) -> Option<usize> {
+    // The same length, byte by byte.
+    let lower = line.to_ascii_lowercase();
+    let from = NAMES.iter().filter_map(|name| Some(lower.find(name)? + name.len())).min()?;
+    Some(from + lower[from..].find([':', '='])? + 1)
+}
+
+/// Whether a line has the characters of a key alone.
+fn is_of_key(line: &str) -> bool {
+    let is_allowed = |one: char| one.is_ascii_alphanumeric() || matches!(one, '+' | '/' | '=' | '\r');
+    !line.is_empty() && line.chars().all(is_allowed)
 }
 
 #[cfg(test)]
@@ -71,6 +94,7 @@ mod tests {
     fn lines_of_user_data_passwords_and_keys_are_left_out() {
         let mut hidden = Hidden::default();
         hidden.add("#cloud-config\nchpasswd: {expire: false}\nruncmd: [echo hunter2-of-ada]\nshort\n");
+        hidden.add("#cloud-config\nusers:\n- plain_text_passwd: 'opal7'\n  lock_passwd: false\n");
         hidden.add("#hunt\n");
         hidden.add("on\n");
         let table = [
@@ -89,6 +113,9 @@ mod tests {
                 "key\n<redacted>\nafter",
             ),
             ("-----BEGIN RSA PRIVATE KEY-----\nno end", MARK),
+            ("a line\nb3BlbnNz\naC1r==\n-----END OPENSSH PRIVATE KEY-----\nafter", "a line\n<redacted>\nafter"),
+            ("ada has opal7 now", MARK),
+            ("it is false", "it is false"),
         ];
         for (text, expected) in table {
             assert_eq!(hidden.of(text), expected, "{text:?}");
