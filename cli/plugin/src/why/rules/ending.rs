@@ -235,6 +235,11 @@ fn of_event(facts: &Facts) -> Option<End> {
 /// With the last line that QEMU printed, where it gave up or crashed.
 fn of_record(facts: &Facts) -> Option<End> {
     let run = facts.last_run()?;
+    // That of an earlier instance says nothing of this one.
+    let uid = facts.vmi.as_ref().and_then(|vmi| vmi.metadata.uid.as_deref());
+    if uid.is_some_and(|uid| run["spec"]["instanceUID"] != uid) {
+        return None;
+    }
     let text = |key: &str| run["spec"][key].as_str().unwrap_or_default();
     let cause = EndReason::read(text("reason"));
     let last_line = text("qemuOutput").lines().map(str::trim).rfind(|line| !line.is_empty());

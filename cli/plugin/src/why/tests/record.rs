@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::diagnosis::DiagnosisVerdict;
-use super::{judge, situation};
+use super::{judge, situation, vmi};
 use crate::why::diagnose::diagnose;
 
 fn runs(reason: &str, message: &str) -> Value {
@@ -41,6 +41,15 @@ fn a_halted_machine_is_halted_and_its_last_run_is_a_remark() {
     assert_eq!(diagnosis.verdict, DiagnosisVerdict::Halted);
     let remark = "its last run, 5 min ago: it was shut down; `kubectl garboard logs hello --last` has its record";
     assert!(diagnosis.also.iter().any(|also| also == remark), "{diagnosis:?}");
+}
+
+#[test]
+fn the_record_of_an_earlier_instance_explains_no_other() {
+    let mut all = runs("GuestPanic", "the kernel panicked");
+    let failed = |runs: &Value| judge(json!({"vm": null, "vmi": vmi("Failed", json!([])), "runs": runs}));
+    assert_eq!(failed(&all).verdict, DiagnosisVerdict::RunFailed);
+    all[0]["spec"]["instanceUID"] = json!("u");
+    assert!(failed(&all).cause.contains("the kernel panicked"));
 }
 
 #[test]
