@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use garboard_api::VirtualMachineInstance;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::instance::{VMI_NOT_RUNNING, bad, is_running};
@@ -80,7 +81,10 @@ impl Command {
         match (message.error, message.id) {
             // Of the negotiation, or of what had no ID.
             (Some(Reason { desc }), _) => Err(Refusal::Conflict(format!("{}: {}", self.name, bounded(&desc)))),
-            (None, Some(ID)) => Ok(Line::Reply(json!({ "return": message.returned.unwrap_or_default() }))),
+            (None, Some(ID)) => {
+                let returned = message.returned.as_deref().map_or("null", RawValue::get);
+                Ok(Line::Reply(format!("{{\"return\":{returned}}}")))
+            }
             (None, _) => Ok(Line::Other),
         }
     }
@@ -89,8 +93,8 @@ impl Command {
 /// A line of QEMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// The reply to the command: what the client gets.
-    Reply(Value),
+    /// The reply to the command: what the client gets, as JSON. It is as QEMU wrote it: taken apart it would be many times as large.
+    Reply(String),
     /// A greeting, an event, or the answer to the negotiation.
     Other,
 }
@@ -98,7 +102,7 @@ pub enum Line {
 #[derive(Deserialize)]
 struct Message {
     #[serde(default, rename = "return")]
-    returned: Option<Value>,
+    returned: Option<Box<RawValue>>,
     #[serde(default)]
     error: Option<Reason>,
     #[serde(default)]
@@ -206,7 +210,7 @@ mod tests {
             assert_eq!(asked.judge(other.as_bytes()), Ok(Line::Other), "{other}");
         }
         let reply = asked.judge(br#"{"return": {"running": true}, "id": 2}"#);
-        assert_eq!(reply, Ok(Line::Reply(json!({"return": {"running": true}}))));
+        assert_eq!(reply, Ok(Line::Reply(r#"{"return":{"running": true}}"#.to_owned())));
         let refused =
             asked.judge(br#"{"error": {"class": "GenericError", "desc": "no\u001b[2J"}, "id": 2}"#).unwrap_err();
         let message = refused.status(None).message.unwrap();

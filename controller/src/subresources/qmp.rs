@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use axum::Json;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use garboard_protocol::control::{ControlReply, ControlRequest, QmpAccess};
@@ -24,7 +24,7 @@ use crate::vmi::history::Place;
 /// How long QEMU may take for a command: with the way to it, less than a request has in all. What takes longer needs a session.
 const DONE_WITHIN: Duration = Duration::from_secs(15);
 /// The most that is read for one command, events and all, bytes: the schema of QEMU has some 250 KiB.
-const MOST: u64 = 8 << 20;
+const MOST: u64 = 2 << 20;
 
 const fn access(level: QmpLevel) -> QmpAccess {
     match level {
@@ -70,7 +70,7 @@ pub(super) async fn command(
     let stream = opened(serving, &place, by, level).await?;
     tracing::info!(?level, command = command.name(), "a QMP command is sent");
     match tokio::time::timeout(DONE_WITHIN, executed(stream, &command)).await {
-        Ok(reply) => Ok(Json(reply?).into_response()),
+        Ok(reply) => Ok(([(CONTENT_TYPE, "application/json")], reply?).into_response()),
         Err(_) => Err(Refusal::Internal(format!(
             "QEMU has not replied to {} within {} s; it may still do it",
             command.name(),
@@ -98,7 +98,7 @@ async fn opened(serving: &Serving, place: &Place, by: &Requester, level: QmpLeve
     }
 }
 
-async fn executed(stream: Stream, command: &Command) -> Result<serde_json::Value, Refusal> {
+async fn executed(stream: Stream, command: &Command) -> Result<String, Refusal> {
     let broken = |error: std::io::Error| Refusal::Internal(format!("the connection to QEMU broke: {error}"));
     let (reader, mut writer) = tokio::io::split(stream);
     writer.write_all(command.lines().as_bytes()).await.map_err(broken)?;
