@@ -31,6 +31,7 @@ pub mod pod;
 pub mod reconciler;
 pub mod reconcilers;
 pub mod replica_set;
+pub mod runs;
 pub mod settings;
 pub mod shutdown;
 pub mod sizes;

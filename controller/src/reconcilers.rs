@@ -19,7 +19,7 @@ use crate::stores::{
     Waiting,
 };
 use crate::vmi::history::PodHistories;
-use crate::{replica_set, upgrade, vm, vmi};
+use crate::{replica_set, runs, upgrade, vm, vmi};
 
 /// What all reconcilers work with while this replica leads.
 pub struct Leader {
@@ -213,6 +213,7 @@ pub async fn run(context: Context) {
         ready.await;
         upgrade::run(upgrading, changed_launchers).await;
     });
+    parts.spawn(runs::run(client));
     let reconciler = vmi::Reconciler(leader);
     parts.spawn(async move {
         listed.await;

@@ -41,6 +41,7 @@ pub mod pods;
 pub mod policy;
 pub mod remains;
 pub mod run;
+mod run_record;
 pub mod server;
 pub mod socket;
 pub mod status;

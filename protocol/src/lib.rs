@@ -31,6 +31,7 @@ pub mod paths;
 pub mod pod;
 pub mod position;
 pub mod probe;
+pub mod record;
 pub mod session;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -28,8 +28,12 @@ pub const SECRET: &str = "garboard-webhook";
 /// Both webhook configurations.
 pub const WEBHOOKS: &str = "garboard";
 /// The APIServices of the subresource API.
-pub const API_SERVICES: [&str; 3] =
-    ["v1.subresources.kubevirt.io", "v1alpha3.subresources.kubevirt.io", "v1alpha2.subresources.kubevirt.io"];
+pub const API_SERVICES: [&str; 4] = [
+    "v1.subresources.kubevirt.io",
+    "v1alpha3.subresources.kubevirt.io",
+    "v1alpha2.subresources.kubevirt.io",
+    "v1.subresources.garboard.dev",
+];
 /// How long after a failure it is tried again.
 const PAUSE: Duration = Duration::from_secs(2);
 

@@ -5,7 +5,7 @@
 //!        │                           and the random segments of the webhooks' paths
 //!        │ watched by every replica ──► TLS and paths of the webhook server
 //!        ├ authorities' certificates, paths ──► both webhook configurations
-//!        ├ authorities' certificates ──► APIServices of subresources.kubevirt.io
+//!        ├ authorities' certificates ──► APIServices of subresources.kubevirt.io and subresources.garboard.dev
 //!        └ authorities' certificates ──► ConfigMap garboard-authorities, for node agents
 //!
 //!   Secret garboard-dashboard  what the dashboard shows to browsers, if it is installed; signed by an authority of the first

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use garboard_subresources::options::{self, LONGEST_BODY, RestartOptions, StartOptions, StopOptions};
 use garboard_subresources::power::{self, Change, Machine, Part};
+use garboard_subresources::qmp::Command;
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::{Call, Endpoint, Method, endpoint};
 use garboard_subresources::routes::Action;
@@ -19,7 +20,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::Value;
 
 use super::server::Serving;
-use super::{evacuation, forward, guest, instance, not_here, refused, screenshot, stream};
+use super::{evacuation, forward, guest, instance, not_here, qmp, refused, screenshot, stream};
 use crate::context::FIELD_MANAGER;
 use crate::nodes::control::Requester;
 use crate::pod;
@@ -52,12 +53,12 @@ pub(super) async fn answer(State(serving): State<Serving>, request: Request) -> 
     let document = match endpoint {
         Endpoint::Root => discovery::root(),
         Endpoint::Groups => discovery::groups(),
-        Endpoint::Group => discovery::group(),
-        Endpoint::Resources(version) => discovery::resources(version),
+        Endpoint::Group(group) => discovery::group(group),
+        Endpoint::Resources(group, version) => discovery::resources(group, version),
         Endpoint::Version => version::info(&serving.context.build()),
         Endpoint::OpenApi2 => open_api::v2(serving.context.version),
         Endpoint::OpenApi3 => open_api::v3(),
-        Endpoint::OpenApi3Of(version) => open_api::v3_of(version, serving.context.version),
+        Endpoint::OpenApi3Of(group, version) => open_api::v3_of(group, version, serving.context.version),
         Endpoint::Health => return serving.health.answer().await,
         Endpoint::Profiler(what) => return (StatusCode::FORBIDDEN, what.switched_off()).into_response(),
         Endpoint::Guestfs => return libguestfs(&serving),
@@ -77,7 +78,8 @@ fn libguestfs(serving: &Serving) -> Response {
 
 async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -> Result<Response, Refusal> {
     let by = head.extensions.get::<Requester>().cloned().unwrap_or_default();
-    let is_change_by_get = call.route.method == Method::Get && call.route.verb() != Method::Get.verb();
+    let is_power = matches!(call.route.action, Action::Start | Action::Stop);
+    let is_change_by_get = is_power && call.route.method == Method::Get;
     if is_change_by_get && head.uri.query().is_some_and(|query| !query.is_empty()) {
         let message = "a start or stop by GET has no parameters; its options are those of PUT in v1, in the body";
         return Err(Refusal::BadRequest(message.to_owned()));
@@ -110,6 +112,11 @@ async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -
         Action::Read(what) => guest::read(serving, call, &by, what).await,
         Action::Screenshot => screenshot::take(serving, call, &by, head.uri.query()).await,
         Action::Open(which) => stream::open(serving, call, &by, which, head).await,
+        Action::Qmp(level) => qmp::session(serving, call, &by, level, head).await,
+        Action::QmpCommand(level) => {
+            let command = Command::read(call, head.uri.query(), body)?;
+            qmp::command(serving, call, &by, level, command).await
+        }
         Action::Forward => forward::open(serving, call, &by.user, head).await,
         Action::CancelEvacuation => evacuation::cancel(serving, call, body).await,
         Action::Refuse(what) => Err(not_here::refusal(serving, call, what).await),

@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn each_field_of_an_answer_is_described_in_openapi() {
-        let document = garboard_subresources::open_api::v3_of("v1", "0.1.0");
+        let document =
+            garboard_subresources::open_api::v3_of(garboard_subresources::group::Group::KubeVirt, "v1", "0.1.0");
         let types = &document["components"]["schemas"];
         for (what, name) in [
             (Reading::GuestOsInfo, "v1.VirtualMachineInstanceGuestAgentInfo"),

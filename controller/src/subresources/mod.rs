@@ -1,4 +1,4 @@
-//! The aggregated API `subresources.kubevirt.io`, served by every replica.
+//! The aggregated APIs `subresources.kubevirt.io` and `subresources.garboard.dev`, served by every replica.
 //!
 //! ```text
 //!   client ─► API server ─ TLS with its proxy certificate ─► peer: who is at the other end
@@ -23,6 +23,7 @@ mod leaving;
 pub(crate) mod limits;
 mod not_here;
 mod peer;
+mod qmp;
 mod relay;
 mod screenshot;
 mod server;

@@ -16,11 +16,11 @@ use garboard_protocol::paths;
 use garboard_qmp::agent::Agent;
 use garboard_qmp::{FileTranscript, Monitor, TranscriptSink};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::Span;
 
 use super::console::{self, Attach};
-use super::control::{Caller, ControlSenders, QmpClient};
+use super::control::{Caller, ControlSenders, MAX_QMP_CLIENTS, QmpClient};
 use super::driver::{Input, Offer, Planned};
 use super::flood::{Flood, Line};
 use super::live::Live;
@@ -63,7 +63,8 @@ pub(crate) fn open_channels(
     let (usb_known, usb) = watch::channel(None);
     let (screen, screenshot) = (ScreenSession::default(), Arc::new(Screen::new(monitor)));
     let known = status.clone();
-    let senders = ControlSenders { requests, status, console, vnc, qmp, agent, screen, screenshot, usb };
+    let qmp_places = Arc::new(Semaphore::new(MAX_QMP_CLIENTS));
+    let senders = ControlSenders { requests, status, console, vnc, qmp, qmp_places, agent, screen, screenshot, usb };
     let receivers = ControlReceivers {
         console: console_station,
         vnc: vnc_station,
@@ -80,14 +81,18 @@ pub(crate) fn open_channels(
 pub(crate) fn serve_public_sockets(directory: &Path, senders: &ControlSenders) -> Result<(), SocketError> {
     let qmp = listen_async(directory, paths::QMP_USER_SOCKET)?;
     let vnc = listen_async(directory, paths::VNC_SOCKET)?;
-    let (qmp_clients, vnc_clients) = (senders.qmp.clone(), senders.vnc.clone());
+    let (qmp_clients, qmp_places) = (senders.qmp.clone(), Arc::clone(&senders.qmp_places));
+    let vnc_clients = senders.vnc.clone();
     tokio::spawn(accept(qmp, move |stream| {
-        let clients = qmp_clients.clone();
+        let (clients, places) = (qmp_clients.clone(), Arc::clone(&qmp_places));
         async move {
             let Ok(credentials) = stream.peer_cred() else { return };
             let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed: None };
-            let _ =
-                clients.send(QmpClient { stream, access: QmpAccess::ReadOnly, caller, span: Span::current() }).await;
+            let Ok(place) = places.try_acquire_owned() else {
+                return tracing::warn!(uid = caller.uid, "a QMP client is cut off: there are too many");
+            };
+            let (access, span) = (QmpAccess::ReadOnly, Span::current());
+            let _ = clients.send(QmpClient { stream, access, caller, span, place }).await;
         }
     }));
     tokio::spawn(accept(vnc, move |stream| {

@@ -14,7 +14,7 @@ use garboard_protocol::wire;
 use garboard_qmp::agent::Agent;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
@@ -34,6 +34,8 @@ const MAX_REQUEST_BYTES: usize = 64 * 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// The same of a probe, which sends everything at once.
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
+/// QMP clients of the control socket and of `qmp.sock` that are connected at the same time: each holds two tasks and their buffers.
+pub(crate) const MAX_QMP_CLIENTS: usize = 16;
 /// Probes that are answered at the same time.
 const MAX_PROBES: usize = 4;
 /// The longest name of a user, and the longest audit ID, that is logged, in characters.
@@ -58,6 +60,8 @@ pub(crate) struct QmpClient {
     pub(crate) caller: Caller,
     /// Of the request by which it came.
     pub(crate) span: Span,
+    /// Its place among the clients, until it is served.
+    pub(crate) place: OwnedSemaphorePermit,
 }
 
 /// Where the server posts what it is asked.
@@ -69,6 +73,8 @@ pub(crate) struct ControlSenders {
     pub(crate) vnc: mpsc::Sender<OwnedFd>,
     pub(crate) screen: ScreenSession,
     pub(crate) qmp: mpsc::Sender<QmpClient>,
+    /// Places for such clients, [`MAX_QMP_CLIENTS`] in all.
+    pub(crate) qmp_places: Arc<Semaphore>,
     /// The guest agent, while it answers.
     pub(crate) agent: watch::Receiver<Option<Agent>>,
     /// Its pictures.
@@ -357,7 +363,12 @@ async fn qmp(mut stream: UnixStream, senders: &ControlSenders, access: QmpAccess
     if senders.qmp.is_closed() {
         return answer(&mut stream, &denied("QEMU's monitor is not connected")).await;
     }
+    let Ok(place) = Arc::clone(&senders.qmp_places).try_acquire_owned() else {
+        tracing::warn!(uid = caller.uid, claimed_user = caller.claimed, "a QMP client is refused: there are too many");
+        let reason = format!("{MAX_QMP_CLIENTS} QMP clients are connected to this machine; end one, or try again");
+        return answer(&mut stream, &denied(reason)).await;
+    };
     answer(&mut stream, &ControlReply::Streaming).await?;
-    let client = QmpClient { stream, access, caller, span: Span::current() };
+    let client = QmpClient { stream, access, caller, span: Span::current(), place };
     senders.qmp.send(client).await.map_err(|_| io::Error::other("the machine has just ended"))
 }

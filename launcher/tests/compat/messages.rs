@@ -14,6 +14,7 @@ use garboard_protocol::launch::{FromInit, Helper, InitState, Launch, ProcessIden
 use garboard_protocol::namespaces::NamespaceReport;
 use garboard_protocol::number::Number;
 use garboard_protocol::position::{Begun, Position, Resume};
+use garboard_protocol::record::{RunRecord, RunStep};
 use garboard_protocol::testing::AUDIT_ID;
 use serde_json::{Value, json};
 
@@ -109,6 +110,7 @@ samples!(agent_requests, AgentRequest, {
     "to-agent-sockets.json": AgentRequest::Sockets { .. } => AgentRequest::Sockets { interfaces: interfaces() },
     "to-agent-report.json": AgentRequest::Report { .. } =>
         AgentRequest::Report { status: Box::new(serde_json::from_value(status()).unwrap()) },
+    "to-agent-record.json": AgentRequest::Record { .. } => AgentRequest::Record { record: Box::new(run_record()) },
     "to-agent-serve.json": AgentRequest::Serve => AgentRequest::Serve,
 });
 
@@ -279,6 +281,26 @@ fn interfaces() -> Vec<InterfaceRequest> {
     };
     let mac = "02:00:00:00:00:01".to_owned();
     vec![InterfaceRequest { name: "default".to_owned(), tap: "tap0".to_owned(), mac, queues: 1, binding }]
+}
+
+fn run_record() -> RunRecord {
+    RunRecord {
+        uid: "12345678-9".to_owned(),
+        run: "r".to_owned(),
+        version: "0.1.0".to_owned(),
+        reason: "GuestShutdown".to_owned(),
+        message: "the guest powered itself off".to_owned(),
+        ended_at_ms: 1_700_000_001_000,
+        steps: vec![RunStep { name: "Running".to_owned(), at_ms: 1_700_000_000_000 }],
+        resets: 1,
+        taints: vec!["stop".to_owned()],
+        machine: "pc-q35-10.0".to_owned(),
+        argv: vec!["/usr/bin/qemu-system-x86_64".to_owned()],
+        plan_digest: "sha256:00".to_owned(),
+        qemu_output: "qemu: terminating\n".to_owned(),
+        transcript: "{}\n".to_owned(),
+        serial: "login: \n".to_owned(),
+    }
 }
 
 fn plumbed() -> InterfaceReply<GuestAddresses> {

@@ -122,6 +122,9 @@ fn play(environment: Environment) -> Vec<Line> {
     machine.wait_for_message("supervisor", "poweringDown");
     answered(&machine, ControlRequest::Stop { mode: StopMode::Force }, "queued");
     machine.ends();
+    if environment == Environment::Pod {
+        machine.wait_for_message("ask", "record");
+    }
     drop(machine);
     record.lines()
 }
@@ -140,7 +143,7 @@ fn expect_messages(environment: Environment, lines: &[Line]) {
     ];
     let own: &[_] = match environment {
         Environment::Pod => &[
-            (Socket::Agent, End::Supervisor, "plumb report serve sockets"),
+            (Socket::Agent, End::Supervisor, "plumb record report serve sockets"),
             (Socket::Agent, End::Agent, "connection noted plumbed serving"),
             (Socket::Probe, End::Client, "probe"),
             (Socket::Probe, End::Supervisor, "denied"),

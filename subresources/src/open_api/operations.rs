@@ -1,11 +1,11 @@
 //! What each subresource is called in OpenAPI, and what its body and its answer are. Pure.
 
 use super::definitions::{
-    EVACUATE_CANCEL_OPTIONS, FILE_SYSTEM_LIST, FREEZE_TIMEOUT, GUEST_AGENT_INFO, PAUSE_OPTIONS, RESTART_OPTIONS,
-    START_OPTIONS, STOP_OPTIONS, UNPAUSE_OPTIONS, USER_LIST, VIRTUAL_MACHINE,
+    EVACUATE_CANCEL_OPTIONS, FILE_SYSTEM_LIST, FREEZE_TIMEOUT, GUEST_AGENT_INFO, PAUSE_OPTIONS, QMP_ARGUMENTS,
+    QMP_REPLY, RESTART_OPTIONS, START_OPTIONS, STOP_OPTIONS, UNPAUSE_OPTIONS, USER_LIST, VIRTUAL_MACHINE,
 };
 use crate::route::Resource;
-use crate::routes::Route;
+use crate::routes::{Action, QmpLevel, Route};
 
 /// What is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) struct Described {
     pub(super) body: Option<&'static str>,
     /// What is answered.
     pub(super) answer: Answer,
-    /// The parameters of the query, each true or false.
+    /// The parameters of the query: each true or false, but for those of a command of QMP.
     pub(super) query: &'static [&'static str],
 }
 
@@ -62,6 +62,9 @@ impl Described {
 
     /// That of a route. One that is served has a row of its own, as a test says.
     pub(super) fn of(route: &Route) -> &'static Self {
+        if let Action::QmpCommand(level) = route.action {
+            return command(level);
+        }
         ALL.iter().find(|described| described.subresource == route.subresource).unwrap_or(&UNNAMED)
     }
 
@@ -73,6 +76,20 @@ impl Described {
 }
 
 static UNNAMED: Described = row("", "KIND", Answer::Done);
+
+/// The rows of commands of QMP, whose subresources are those of its sessions.
+fn command(level: QmpLevel) -> &'static Described {
+    match level {
+        QmpLevel::Read => &QMP_READ,
+        QmpLevel::Write => &QMP_WRITE,
+        QmpLevel::Dangerous => &QMP_DANGEROUS,
+    }
+}
+
+static QMP_READ: Described = row("qmp-read", "QmpReadCommand", Answer::Typed(QMP_REPLY)).query(&["arguments"]);
+static QMP_WRITE: Described = row("qmp-write", "QmpWriteCommand", Answer::Typed(QMP_REPLY)).body(QMP_ARGUMENTS);
+static QMP_DANGEROUS: Described =
+    row("qmp-dangerous", "QmpDangerousCommand", Answer::Typed(QMP_REPLY)).body(QMP_ARGUMENTS);
 
 /// Each subresource that may be served.
 pub(super) static ALL: &[Described] = &[
@@ -96,4 +113,8 @@ pub(super) static ALL: &[Described] = &[
     row("vnc/screenshot", "VNCScreenshot", Answer::Picture).query(&["moveCursor"]),
     row("portforward", "KIND-PortForward", Answer::Stream),
     row("usbredir", "usbredir", Answer::Stream),
+    row("qmp-read", "QmpRead", Answer::Stream),
+    row("qmp-write", "QmpWrite", Answer::Stream),
+    row("qmp-dangerous", "QmpDangerous", Answer::Stream),
+    row("screendump", "Screendump", Answer::Picture).query(&["moveCursor"]),
 ];

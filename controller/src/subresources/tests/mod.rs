@@ -25,6 +25,7 @@ mod hostile;
 mod instance;
 mod numbered;
 mod played;
+mod qmp;
 mod tenants;
 use crate::context::Context;
 use crate::settings::{Defaults, Settings};
@@ -375,7 +376,10 @@ async fn discovery_needs_no_user() {
     let group = "/apis/subresources.kubevirt.io";
     let (v1, first) = (format!("{group}/v1"), format!("{group}/v1alpha2"));
     let of_v1 = format!("/openapi/v3{v1}");
-    for path in ["/", "/apis", group, &v1, &first, "/openapi/v2", "/openapi/v3", &of_v1] {
+    let own = "/apis/subresources.garboard.dev";
+    let (own_v1, of_own) = (format!("{own}/v1"), format!("/openapi/v3{own}/v1"));
+    let documents = ["/openapi/v2", "/openapi/v3", &of_v1, &of_own];
+    for path in ["/", "/apis", group, &v1, &first, own, &own_v1].into_iter().chain(documents) {
         let (code, answer) = api.send(&["front-proxy-client"], &format!("GET {path}"), None, Value::Null).await;
         assert!(code == 200 && answer.is_object(), "{path}: {code}");
     }

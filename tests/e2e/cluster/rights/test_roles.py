@@ -10,6 +10,7 @@ EVENTS, LEASES = "events.events.k8s.io", "leases.coordination.k8s.io"
 CLAIMS, REVISIONS = "persistentvolumeclaims", "controllerrevisions.apps"
 SIZES = "virtualmachineinstancetypes.instancetype.kubevirt.io"
 WISHES = "virtualmachineclusterpreferences.instancetype.kubevirt.io"
+RUNS = "machineruns.garboard.dev"
 WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 
 ASKED, RUN = "virtualmachines.subresources.kubevirt.io", "virtualmachineinstances.subresources.kubevirt.io"
@@ -43,12 +44,18 @@ GIVEN = {
     "controller: asks for rights of users": Right(CONTROLLER, "create", REVIEWS),
     "controller: asks whose token a caller has shown": Right(CONTROLLER, "create", TOKENS),
     "controller: writes the CA bundle that agents trust": Right(CONTROLLER, "patch", AUTHORITIES, "garboard"),
+    "agent: makes records of runs": Right(AGENT, "create", RUNS, "default"),
+    "controller: lists records of runs": Right(CONTROLLER, "list", RUNS),
+    "controller: deletes records of runs": Right(CONTROLLER, "delete", RUNS, "default"),
     **{
         f"controller: writes the CA bundle of its API, {version}": Right(
             CONTROLLER, "patch", f"{SERVICES}/{version}.subresources.kubevirt.io"
         )
         for version in ("v1", "v1alpha3", "v1alpha2")
     },
+    "controller: writes the CA bundle of our own API": Right(
+        CONTROLLER, "patch", f"{SERVICES}/v1.subresources.garboard.dev"
+    ),
     "controller: reads the API servers": Right(
         CONTROLLER, "watch", "configmaps/extension-apiserver-authentication", "kube-system"
     ),
@@ -89,6 +96,9 @@ NOT_GIVEN = {
     "agent: no events of the old kind": Right(AGENT, "create", "events", "default"),
     "agent: makes no pods": Right(AGENT, "create", "pods", "default"),
     "agent: deletes no machines": Right(AGENT, "delete", INSTANCES, "default"),
+    "agent: reads no records of runs": Right(AGENT, "list", RUNS, "default"),
+    "agent: changes no record of a run": Right(AGENT, "patch", RUNS, "default"),
+    "controller: makes no record of a run": Right(CONTROLLER, "create", RUNS, "default"),
     "agent: no tokens": Right(AGENT, "create", "serviceaccounts", "garboard", "token"),
     "controller: changes no claim": Right(CONTROLLER, "patch", CLAIMS, "default"),
     "controller: deletes no claim": Right(CONTROLLER, "delete", CLAIMS, "default"),

@@ -1,4 +1,4 @@
-"""Streams of subresources.kubevirt.io through the API server: websockets of bytes, as KubeVirt's clients open them."""
+"""Streams of the subresource API through the API server: websockets of bytes, as KubeVirt's clients open them."""
 
 import secrets
 import ssl
@@ -15,7 +15,7 @@ from ..patience import PATIENCE
 from .api import Api
 from .names import NAMESPACE
 
-GROUP = "/apis/subresources.kubevirt.io/v1"
+GROUP, OWN_GROUP = "/apis/subresources.kubevirt.io/v1", "/apis/subresources.garboard.dev/v1"
 PROTOCOL = "plain.kubevirt.io"
 BINARY, CLOSE = websocket.ABNF.OPCODE_BINARY, websocket.ABNF.OPCODE_CLOSE
 # Of a stream that ends without a close frame, and of a close frame without a code (RFC 6455, 7.1.5).
@@ -30,8 +30,8 @@ class Refused(Failure):
         self.answer = answer
 
 
-def path_of(instance: str, subresource: str, namespace: str = NAMESPACE) -> str:
-    return f"{GROUP}/namespaces/{namespace}/virtualmachineinstances/{instance}/{subresource}"
+def path_of(instance: str, subresource: str, namespace: str = NAMESPACE, group: str = GROUP) -> str:
+    return f"{group}/namespaces/{namespace}/virtualmachineinstances/{instance}/{subresource}"
 
 
 def connect(

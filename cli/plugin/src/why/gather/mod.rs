@@ -31,6 +31,7 @@ pub(super) fn gather(cluster: &impl Look, name: &str, now: Timestamp) -> Result<
         let controller = scope.spawn(|| list(cluster, Question::Controller));
         let agents = scope.spawn(|| list(cluster, Question::Agents));
         let kubevirts = scope.spawn(|| cluster.look(Question::KubeVirts));
+        let runs = scope.spawn(|| cluster.look(Question::RunsOf(name)));
         let lost = || Failure::Other("the query failed".to_owned());
         let machine = machine.join().unwrap_or_else(|_| Err(lost()))?;
         (facts.vm, facts.vmi, facts.pods) = (machine.vm, machine.vmi, machine.pods);
@@ -40,7 +41,8 @@ pub(super) fn gather(cluster: &impl Look, name: &str, now: Timestamp) -> Result<
         if let (Some(mut controller), Some(agents)) = (controller, agents) {
             facts.parts = Some(Parts { controller: controller.pop(), agents });
         }
-        // A cluster need not have this kind.
+        // A cluster need not have these kinds, and who may not see them sees what there is besides.
+        facts.runs = runs.join().unwrap_or_else(|_| Err(lost())).unwrap_or_default();
         facts.kubevirts = kubevirts.join().unwrap_or_else(|_| Err(lost())).unwrap_or_default();
         Ok(())
     })?;
@@ -137,6 +139,7 @@ fn strip(facts: &mut Facts) {
         vmi,
         pods,
         events,
+        runs,
         claims,
         data_volumes,
         nodes,
@@ -156,6 +159,7 @@ fn strip(facts: &mut Facts) {
         agents.iter_mut().for_each(strip_pod);
         controller.iter_mut().for_each(|deployment| deployment.metadata.managed_fields = None);
     }
+    runs.iter_mut().for_each(strip_run);
     events.iter_mut().for_each(|event| event.metadata.managed_fields = None);
     claims.iter_mut().for_each(|claim| claim.metadata.managed_fields = None);
     for node in nodes.iter_mut().flatten() {
@@ -197,6 +201,16 @@ fn strip_metadata(object: &mut Value) {
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.remove("managedFields");
         metadata.remove("annotations");
+    }
+}
+
+/// What a guest printed, and what people sent to QEMU, is in the record itself.
+fn strip_run(run: &mut Value) {
+    strip_metadata(run);
+    if let Some(Value::Object(spec)) = run.get_mut("spec") {
+        for field in ["serial", "transcript", "argv"] {
+            spec.remove(field);
+        }
     }
 }
 
