@@ -10,6 +10,7 @@ use crate::exit::{ExitCause, ExitReport};
 use crate::guest::{GuestReport, GuestSubject};
 use crate::number::Number;
 use crate::position::{Begun, Resume};
+use crate::statistics::Statistics;
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +45,8 @@ pub enum ControlRequest {
         /// What is asked.
         about: GuestSubject,
     },
+    /// Answer with what is counted of the machine: `Statistics`. A supervisor of a version before denies it.
+    Statistics,
     /// Attach to the first serial port; the reply is `Streaming`, then scroll-back, then live bytes.
     Console {
         /// Whether this viewer may type.
@@ -120,6 +123,7 @@ names! {
     Self::Freeze { .. } => "freeze",
     Self::Unfreeze => "unfreeze",
     Self::Guest { .. } => "guest",
+    Self::Statistics => "statistics",
     Self::Console { .. } => "console",
     Self::Vnc { .. } => "vnc",
     Self::UsbRedir => "usbRedir",
@@ -252,6 +256,8 @@ pub enum ControlReply {
     Healthy,
     /// What the guest agent reports.
     Guest(Box<GuestReport>),
+    /// What is counted of the machine.
+    Statistics(Box<Statistics>),
     /// No, and why.
     Denied {
         /// The reason, for a person.

@@ -32,6 +32,7 @@ pub mod pod;
 pub mod position;
 pub mod probe;
 pub mod session;
+pub mod statistics;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;

@@ -79,7 +79,8 @@ pub(super) async fn open(
         | ControlReply::AlreadySo
         | ControlReply::Done
         | ControlReply::Healthy
-        | ControlReply::Guest(_) => Err(unexpected()),
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_) => Err(unexpected()),
     }
 }
 

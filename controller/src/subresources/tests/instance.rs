@@ -87,6 +87,7 @@ impl Played {
             ControlRequest::Guest { .. } => ControlReply::Denied { reason: "the agent is busy".to_owned() },
             ControlRequest::Stop { .. }
             | ControlRequest::Unpause
+            | ControlRequest::Statistics
             | ControlRequest::Vnc { session: Session::None }
             | ControlRequest::Qmp { .. }
             | ControlRequest::Probe { .. }
