@@ -88,6 +88,13 @@ impl Exposition {
         line(lines, &count, labels, as_float(seen.count));
     }
 
+    /// All of another one, after what is here.
+    pub fn append(&mut self, other: Self) {
+        for Family { metric, lines } in other.by_name.into_values() {
+            self.lines(metric).push_str(&lines);
+        }
+    }
+
     /// The text, metrics in the order of their names.
     #[must_use]
     pub fn text(&self) -> String {

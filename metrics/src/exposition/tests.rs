@@ -40,3 +40,19 @@ fn a_value_that_is_empty_is_left_out_and_numbers_are_those_of_prometheus() {
     let written = [0.0, 1.0, 1e21, 0.1, f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(number_text);
     assert_eq!(written, ["0", "1", "1000000000000000000000", "0.1", "NaN", "+Inf", "-Inf"]);
 }
+
+#[test]
+fn what_is_appended_is_among_the_others_of_its_metric() {
+    let machine = |name: &str| {
+        let mut one = Exposition::default();
+        one.add(&node::VMI_MEMORY_RESIDENT_BYTES, &Labels::of(&[("name", name)]), 1.0);
+        one
+    };
+    let mut all = machine("a");
+    all.append(machine("b"));
+    let text = all.text();
+    assert_eq!(text.lines().filter(|line| line.starts_with("# TYPE")).count(), 1, "{text}");
+    assert!(text.ends_with("{name=\"a\"} 1\nkubevirt_vmi_memory_resident_bytes{name=\"b\"} 1\n"), "{text}");
+    let lines: usize = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.len() + 1).sum();
+    assert_eq!(all.bytes(), lines);
+}
