@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
+use crate::metrics::{Leading, Measured};
 use crate::reconciler::{self, Queue};
 use crate::stores::{
     Cached, DataVolumes, Instances, Kind, Known, Machines, ObjectKey, Pods, UNSERVED, VolumeClaims, Waiting,
@@ -56,6 +57,7 @@ struct Queues {
     machines: Queue<Machines>,
     instances: Queue<Instances>,
     launchers: upgrade::Changed,
+    metrics: Arc<Measured>,
 }
 
 impl Queues {
@@ -66,6 +68,7 @@ impl Queues {
 
     /// A machine looks at the instance that has its name, also if another client made it.
     fn instance_changed(&self, object: &Cached<Instances>) {
+        self.metrics.phases.changed(object);
         let ObjectKey { namespace, name } = object.key();
         self.instances.push(&namespace, &name);
         self.machines.push(&namespace, &name);
@@ -103,7 +106,8 @@ pub async fn run(context: Context) {
         (Known::new(), Known::new(), Known::new());
     let ((machine_queue, queued_machines), (instance_queue, queued_instances)) = (Queue::new(), Queue::new());
     let (launchers, changed_launchers) = upgrade::changes();
-    let queues = Queues { machines: machine_queue, instances: instance_queue, launchers };
+    let metrics = Arc::clone(&context.metrics);
+    let queues = Queues { machines: machine_queue, instances: instance_queue, launchers, metrics };
     let (claims, claim_filler) = Known::<VolumeClaims>::new();
     let (served, data_volumes) = watch::channel(None);
     let leader = Arc::new(Leader {
@@ -116,6 +120,9 @@ pub async fn run(context: Context) {
         waiting: Waiting::default(),
         histories: PodHistories::beginning(jiff::Timestamp::now()),
     });
+    // Until this future ends, or is dropped.
+    let stores = Leading { machines: machines.clone(), instances: instances.clone(), pods: pods.clone() };
+    let _leads = leader.context.metrics.lead(stores);
     let mut parts = JoinSet::new();
     let (to, api) = (queues.clone(), Api::all(client.clone()));
     parts.spawn(async move { machine_filler.follow(api, pages(), |each| to.machine_changed(each)).await });

@@ -16,4 +16,4 @@ mod histogram;
 
 pub use catalogue::{Kind, Metric, Server};
 pub use exposition::{CONTENT_TYPE, Exposition, LONGEST_VALUE, Labels, as_float};
-pub use histogram::{Histogram, Seen};
+pub use histogram::{ENDS, Histogram, Seen};

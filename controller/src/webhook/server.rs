@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -100,6 +101,7 @@ async fn answer_evict(
     State(context): State<Arc<Context>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
+    let began = Instant::now();
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
     let judging = async {
         let response = eviction::evict(&context, &request).await;
@@ -107,6 +109,7 @@ async fn answer_evict(
         response
     };
     let response = judging.instrument(span(&request)).await;
+    context.metrics.admissions.evict.observe(began.elapsed().as_secs_f64());
     Ok(Json(response.into_review()))
 }
 
@@ -114,15 +117,20 @@ async fn answer_mutate(
     State(context): State<Arc<Context>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
-    let now = jiff::Timestamp::now();
-    answer(&context, review, |request, context| mutate(request, context, now)).await
+    let (began, now) = (Instant::now(), jiff::Timestamp::now());
+    let answered = answer(&context, review, |request, context| mutate(request, context, now)).await;
+    context.metrics.admissions.mutate.observe(began.elapsed().as_secs_f64());
+    answered
 }
 
 async fn answer_validate(
     State(context): State<Arc<Context>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
-    answer(&context, review, validate).await
+    let began = Instant::now();
+    let answered = answer(&context, review, validate).await;
+    context.metrics.admissions.validate.observe(began.elapsed().as_secs_f64());
+    answered
 }
 
 async fn answer(

@@ -61,8 +61,6 @@ metrics! {
     LAST_API_CONNECTION = Gauge "kubevirt_vmi_last_api_connection_timestamp_seconds" ["namespace", "vmi"]
         "When a stream to the machine was last opened through this replica, in seconds since 1970.";
 
-    UNREADABLE_OBJECTS = Gauge "garboard_unreadable_objects" ["kind"]
-        "Objects that this version cannot read.";
     CONNECTED_NODES = Gauge "garboard_connected_nodes" []
         "Node agents that are connected to this replica.";
     CERTIFICATE_EXPIRES = Gauge "garboard_certificate_expiration_timestamp_seconds" []

@@ -1,0 +1,155 @@
+//! How long instances are in their phases, as the leader's watch sees them change. The times are those in the status.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use garboard_metrics::catalogue::controller as catalogue;
+use garboard_metrics::{Exposition, Histogram, Labels};
+
+use super::instances::InstanceView;
+use super::machines::seconds;
+use crate::stores::{Cached, Instances};
+
+/// Phases after which there is no other one.
+const FINAL: [&str; 2] = ["Succeeded", "Failed"];
+/// KubeVirt's phases: any other text would be a label of whoever wrote it.
+const KNOWN: [&str; 7] = ["Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed", "Unknown"];
+
+/// What was seen so far.
+#[derive(Default)]
+pub struct Phases(Mutex<Seen>);
+
+#[derive(Default)]
+struct Seen {
+    /// The phase of each instance, by UID.
+    last: HashMap<String, &'static str>,
+    /// By phase, and by the phase before.
+    between: BTreeMap<(&'static str, &'static str), Arc<Histogram>>,
+    from_creation: BTreeMap<&'static str, Arc<Histogram>>,
+    from_deletion: BTreeMap<&'static str, Arc<Histogram>>,
+}
+
+impl Phases {
+    /// An instance is new, different or gone.
+    pub fn changed(&self, object: &Cached<Instances>) {
+        if let Some(vmi) = object.view::<InstanceView>() {
+            self.note(&vmi);
+        }
+    }
+
+    /// Of instances that are not among these UIDs nothing is kept.
+    pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        self.lock().last.retain(|uid, _| is_there(uid));
+    }
+
+    /// Nothing is known of any instance; what was counted stays.
+    pub fn forget_all(&self) {
+        self.lock().last.clear();
+    }
+
+    fn note(&self, vmi: &InstanceView) {
+        let Some(uid) = vmi.metadata.uid.clone() else { return };
+        let Some(phase) = known(vmi.status.phase.as_deref().unwrap_or("Pending")) else { return };
+        let mut seen = self.lock();
+        let Some(before) = seen.last.insert(uid, phase).filter(|before| *before != phase) else { return };
+        let Some(entered) = entered(vmi, phase) else { return };
+        // An instance has no time for the phase that it began with.
+        let created = vmi.metadata.creation_timestamp.as_ref().map(seconds);
+        if let Some(since) = self::entered(vmi, before).or(created) {
+            seen.between.entry((phase, before)).or_default().observe(entered - since);
+        }
+        if let Some(created) = created {
+            seen.from_creation.entry(phase).or_default().observe(entered - created);
+        }
+        let deleted = vmi.metadata.deletion_timestamp.as_ref().map(seconds);
+        if let Some(deleted) = deleted.filter(|_| FINAL.contains(&phase)) {
+            seen.from_deletion.entry(phase).or_default().observe(entered - deleted);
+        }
+    }
+
+    /// Adds what was counted.
+    pub(super) fn add(&self, to: &mut Exposition) {
+        let seen = self.lock();
+        for ((phase, before), histogram) in &seen.between {
+            let labels = Labels::of(&[("phase", phase), ("last_phase", before)]);
+            to.add_histogram(&catalogue::VMI_PHASE_TRANSITION_TIME, &labels, &histogram.seen());
+        }
+        for (metric, histograms) in [
+            (&catalogue::VMI_PHASE_TRANSITION_TIME_FROM_CREATION, &seen.from_creation),
+            (&catalogue::VMI_PHASE_TRANSITION_TIME_FROM_DELETION, &seen.from_deletion),
+        ] {
+            for (phase, histogram) in histograms {
+                to.add_histogram(metric, &Labels::of(&[("phase", phase)]), &histogram.seen());
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn known(phase: &str) -> Option<&'static str> {
+    KNOWN.into_iter().find(|known| *known == phase)
+}
+
+fn entered(vmi: &InstanceView, phase: &str) -> Option<f64> {
+    let times = &vmi.status.phase_transition_timestamps;
+    let found = times.iter().find(|each| each.phase.as_deref() == Some(phase))?;
+    found.phase_transition_timestamp.as_ref().map(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn vmi(phase: &str, deleted: Option<&str>, times: Value) -> InstanceView {
+        serde_json::from_value(json!({
+            "metadata": {"name": "vm", "uid": "u", "creationTimestamp": "1970-01-01T00:00:10Z", "deletionTimestamp": deleted},
+            "status": {"phase": phase, "phaseTransitionTimestamps": times},
+        }))
+        .unwrap()
+    }
+
+    fn entered(phase: &str, second: u32) -> Value {
+        json!({"phase": phase, "phaseTransitionTimestamp": format!("1970-01-01T00:00:{second:02}Z")})
+    }
+
+    fn text(phases: &Phases) -> String {
+        let mut to = Exposition::default();
+        phases.add(&mut to);
+        to.text()
+    }
+
+    #[test]
+    fn each_change_of_a_phase_is_counted_once() {
+        let phases = Phases::default();
+        let times = json!([entered("Scheduling", 11), entered("Running", 14), entered("Succeeded", 40)]);
+        phases.note(&vmi("Scheduling", None, times.clone()));
+        assert_eq!(text(&phases), "", "what it was before is not known");
+        for _ in 0..2 {
+            phases.note(&vmi("Running", None, times.clone()));
+        }
+        let running = text(&phases);
+        let sum = "kubevirt_vmi_phase_transition_time_seconds_sum{phase=\"Running\",last_phase=\"Scheduling\"} 3\n";
+        assert!(running.contains(sum), "{running}");
+        let name = "kubevirt_vmi_phase_transition_time_from_creation_seconds";
+        assert!(running.contains(&format!("{name}_count{{phase=\"Running\"}} 1\n")), "{running}");
+        assert!(running.contains(&format!("{name}_sum{{phase=\"Running\"}} 4\n")), "{running}");
+        phases.note(&vmi("Succeeded", Some("1970-01-01T00:00:30Z"), times));
+        let name = "kubevirt_vmi_phase_transition_time_from_deletion_seconds";
+        assert!(text(&phases).contains(&format!("{name}_sum{{phase=\"Succeeded\"}} 10\n")));
+    }
+
+    #[test]
+    fn of_instances_that_are_gone_nothing_is_kept_and_no_text_of_others_is_a_label() {
+        let phases = Phases::default();
+        phases.note(&vmi("Pending", None, json!([])));
+        phases.note(&vmi("Mine", None, json!([])));
+        assert_eq!(phases.lock().last.get("u"), Some(&"Pending"));
+        phases.retain(|uid| uid != "u");
+        assert!(phases.lock().last.is_empty());
+    }
+}
