@@ -1,4 +1,4 @@
-//! Who may read metrics: whoever may `get` the path `/metrics` by the cluster's RBAC (`nonResourceURLs`), as of Kubernetes' own
+//! Who may read metrics: accounts that may `get` the path `/metrics` by the cluster's RBAC (`nonResourceURLs`), as of Kubernetes' own
 //! components. The token is reviewed by the API server, and both answers are kept for a minute.
 
 use std::collections::HashMap;
@@ -36,7 +36,9 @@ pub(super) enum Refused {
     #[error("the bearer token is not valid")]
     Invalid,
     /// The account has no right to it.
-    #[error("{user} may not `get` the nonResourceURL {PATH}; bind it to a ClusterRole that allows it, such as garboard-metrics-reader")]
+    #[error(
+        "{user} may not `get` the nonResourceURL {PATH}; bind it to a ClusterRole that allows it, such as garboard-metrics-reader"
+    )]
     Forbidden {
         /// Who.
         user: String,
@@ -50,7 +52,7 @@ pub(super) enum Refused {
 }
 
 impl Refused {
-    /// A word for it, of few: a label of the metric that counts them.
+    /// Its name, of few: a label of the metric that counts them.
     pub(super) const fn reason(&self) -> &'static str {
         match self {
             Self::NoToken => "no_token",
@@ -60,7 +62,7 @@ impl Refused {
         }
     }
 
-    /// All words.
+    /// All names.
     pub(super) const REASONS: [&'static str; 4] = ["forbidden", "invalid", "no_token", "unknown"];
 }
 
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_has_one_of_the_words() {
+    fn every_refusal_has_one_of_the_names() {
         let all = [Refused::NoToken, Refused::Invalid, Refused::Forbidden { user: String::new() }, Refused::Slow];
         assert_eq!(all.len(), Refused::REASONS.len());
         assert!(all.iter().all(|refused| Refused::REASONS.contains(&refused.reason())));

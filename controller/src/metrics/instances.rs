@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use garboard_api::conditions::VmiConditionType;
 use garboard_api::metadata::label;
 use garboard_metrics::catalogue::controller as catalogue;
 use garboard_metrics::{Exposition, Labels};
@@ -71,6 +72,8 @@ struct Memory {
     memory_overhead: Option<Value>,
 }
 
+/// The condition of an instance that can be moved.
+const LIVE_MIGRATABLE: &str = VmiConditionType::LiveMigratable.name();
 /// Annotations of an instance with an instancetype, and with a preference.
 const INSTANCETYPES: [&str; 2] = ["kubevirt.io/instancetype-name", "kubevirt.io/cluster-instancetype-name"];
 const PREFERENCES: [&str; 2] = ["kubevirt.io/preference-name", "kubevirt.io/cluster-preference-name"];
@@ -130,7 +133,7 @@ pub(super) fn is_outdated(vmi: &InstanceView) -> bool {
 /// Whether draining its node does what its strategy says.
 fn is_evictable(vmi: &InstanceView) -> bool {
     let moves = matches!(vmi.spec.eviction_strategy.as_deref(), Some("LiveMigrate" | "External"));
-    !moves || vmi.status.conditions.iter().any(|each| each.kind == "LiveMigratable" && each.status == "True")
+    !moves || vmi.status.conditions.iter().any(|each| each.kind == LIVE_MIGRATABLE && each.status == "True")
 }
 
 /// Of `status.memory.memoryOverhead`.
@@ -182,11 +185,15 @@ mod tests {
                     guest_os_arch=\"x86_64\",guest_os_name=\"Debian\",guest_os_version_id=\"12\",evictable=\"true\",\
                     outdated=\"true\",vmi_pod=\"virt-launcher-vm-1\"} 1\n";
         assert!(text.contains(info), "{text}");
-        let addresses: Vec<_> = text.lines().filter(|line| line.starts_with("kubevirt_vmi_status_addresses{")).collect();
+        let addresses: Vec<_> =
+            text.lines().filter(|line| line.starts_with("kubevirt_vmi_status_addresses{")).collect();
         assert_eq!(addresses.len(), 2, "{text}");
         assert!(addresses[0].contains("address=\"10.0.0.2\",type=\"ExternalInterface\""), "{text}");
         assert!(addresses[1].contains("interface_name=\"docker0\",type=\"SystemInterface\""), "{text}");
-        assert!(text.contains("kubevirt_vmi_launcher_memory_overhead_bytes{namespace=\"ns\",name=\"vm\"} 115343360\n"), "{text}");
+        assert!(
+            text.contains("kubevirt_vmi_launcher_memory_overhead_bytes{namespace=\"ns\",name=\"vm\"} 115343360\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -199,7 +206,8 @@ mod tests {
             (strategy("LiveMigrate"), 1),
             (strategy("External"), 1),
         ] {
-            let line = format!("kubevirt_vmi_non_evictable{{node=\"node-1\",namespace=\"ns\",name=\"vm\"}} {expected}\n");
+            let line =
+                format!("kubevirt_vmi_non_evictable{{node=\"node-1\",namespace=\"ns\",name=\"vm\"}} {expected}\n");
             let text = text(change.clone());
             assert!(text.contains(&line), "{change}: {text}");
         }

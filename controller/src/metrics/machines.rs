@@ -1,5 +1,7 @@
 //! The samples of one VirtualMachine. Pure.
 
+use garboard_api::PrintableStatus;
+use garboard_api::conditions::{VmConditionType, VmiConditionType};
 use garboard_metrics::catalogue::controller as catalogue;
 use garboard_metrics::{Exposition, Labels, Metric};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -66,7 +68,8 @@ pub(super) struct Condition {
 }
 
 /// Conditions whose last change is that of the status; KubeVirt's choice.
-const CHANGES: [&str; 3] = ["Ready", "Failure", "Paused"];
+const CHANGES: [&str; 3] =
+    [VmConditionType::Ready.name(), VmConditionType::Failure.name(), VmiConditionType::Paused.name()];
 /// The name of an instancetype or preference that is not one of the common ones: KubeVirt keeps users' names out of metrics.
 pub(super) const OTHER: &str = "<other>";
 
@@ -87,7 +90,8 @@ pub(super) fn add(to: &mut Exposition, vm: &MachineView) {
         .and("status_group", group.map_or("<unknown>", Group::name));
     to.add(&catalogue::VM_INFO, &info, 1.0);
     let changed = vm.status.conditions.iter().filter(|condition| CHANGES.contains(&condition.kind.as_str()));
-    let since = changed.filter_map(|condition| condition.last_transition_time.as_ref()).map(seconds).fold(0.0, f64::max);
+    let since =
+        changed.filter_map(|condition| condition.last_transition_time.as_ref()).map(seconds).fold(0.0, f64::max);
     for each in Group::ALL {
         to.add(each.metric(), &own, if Some(each) == group { since } else { 0.0 });
     }
@@ -124,16 +128,26 @@ enum Group {
 impl Group {
     const ALL: [Self; 5] = [Self::Starting, Self::Running, Self::Migrating, Self::NonRunning, Self::Error];
 
+    /// Of a status that this version writes.
     fn of(status: &str) -> Option<Self> {
-        match status {
-            "Provisioning" | "Starting" | "WaitingForVolumeBinding" => Some(Self::Starting),
-            "Running" => Some(Self::Running),
-            "Migrating" => Some(Self::Migrating),
-            "Stopped" | "Paused" | "Stopping" | "Terminating" => Some(Self::NonRunning),
-            "CrashLoopBackOff" | "Unknown" | "ErrorUnschedulable" | "ErrImagePull" | "ImagePullBackOff"
-            | "ErrorPvcNotFound" | "DataVolumeError" => Some(Self::Error),
-            _ => None,
-        }
+        let status = PrintableStatus::from_name(status)?;
+        Some(match status {
+            PrintableStatus::Provisioning | PrintableStatus::Starting | PrintableStatus::WaitingForVolumeBinding => {
+                Self::Starting
+            }
+            PrintableStatus::Running => Self::Running,
+            PrintableStatus::Stopped
+            | PrintableStatus::Paused
+            | PrintableStatus::Stopping
+            | PrintableStatus::Terminating => Self::NonRunning,
+            PrintableStatus::CrashLoopBackOff
+            | PrintableStatus::Unknown
+            | PrintableStatus::ErrorUnschedulable
+            | PrintableStatus::ErrImagePull
+            | PrintableStatus::ImagePullBackOff
+            | PrintableStatus::ErrorPvcNotFound
+            | PrintableStatus::DataVolumeError => Self::Error,
+        })
     }
 
     const fn name(self) -> &'static str {
@@ -159,7 +173,6 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
-    use garboard_api::PrintableStatus;
     use serde_json::json;
 
     use super::*;
@@ -193,7 +206,11 @@ mod tests {
         assert!(text.contains(info), "{text}");
         let since = "kubevirt_vm_running_status_last_transition_timestamp_seconds{name=\"vm\",namespace=\"ns\"} 120\n";
         assert!(text.contains(since), "{text}");
-        assert!(text.contains("kubevirt_vm_error_status_last_transition_timestamp_seconds{name=\"vm\",namespace=\"ns\"} 0\n"));
+        assert!(
+            text.contains(
+                "kubevirt_vm_error_status_last_transition_timestamp_seconds{name=\"vm\",namespace=\"ns\"} 0\n"
+            )
+        );
         assert!(text.contains("kubevirt_vm_create_date_timestamp_seconds{name=\"vm\",namespace=\"ns\"} 60\n"));
     }
 

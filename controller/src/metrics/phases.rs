@@ -3,17 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use garboard_api::Phase;
 use garboard_metrics::catalogue::controller as catalogue;
 use garboard_metrics::{Exposition, Histogram, Labels};
 
 use super::instances::InstanceView;
 use super::machines::seconds;
 use crate::stores::{Cached, Instances};
-
-/// Phases after which there is no other one.
-const FINAL: [&str; 2] = ["Succeeded", "Failed"];
-/// KubeVirt's phases: any other text would be a label of whoever wrote it.
-const KNOWN: [&str; 7] = ["Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed", "Unknown"];
 
 /// What was seen so far.
 #[derive(Default)]
@@ -22,11 +18,11 @@ pub struct Phases(Mutex<Seen>);
 #[derive(Default)]
 struct Seen {
     /// The phase of each instance, by UID.
-    last: HashMap<String, &'static str>,
+    last: HashMap<String, Phase>,
     /// By phase, and by the phase before.
-    between: BTreeMap<(&'static str, &'static str), Arc<Histogram>>,
-    from_creation: BTreeMap<&'static str, Arc<Histogram>>,
-    from_deletion: BTreeMap<&'static str, Arc<Histogram>>,
+    between: BTreeMap<(Phase, Phase), Arc<Histogram>>,
+    from_creation: BTreeMap<Phase, Arc<Histogram>>,
+    from_deletion: BTreeMap<Phase, Arc<Histogram>>,
 }
 
 impl Phases {
@@ -49,7 +45,7 @@ impl Phases {
 
     fn note(&self, vmi: &InstanceView) {
         let Some(uid) = vmi.metadata.uid.clone() else { return };
-        let Some(phase) = known(vmi.status.phase.as_deref().unwrap_or("Pending")) else { return };
+        let phase = Phase::from_name(vmi.status.phase.as_deref());
         let mut seen = self.lock();
         let Some(before) = seen.last.insert(uid, phase).filter(|before| *before != phase) else { return };
         let Some(entered) = entered(vmi, phase) else { return };
@@ -62,7 +58,7 @@ impl Phases {
             seen.from_creation.entry(phase).or_default().observe(entered - created);
         }
         let deleted = vmi.metadata.deletion_timestamp.as_ref().map(seconds);
-        if let Some(deleted) = deleted.filter(|_| FINAL.contains(&phase)) {
+        if let Some(deleted) = deleted.filter(|_| phase.is_final()) {
             seen.from_deletion.entry(phase).or_default().observe(entered - deleted);
         }
     }
@@ -71,7 +67,7 @@ impl Phases {
     pub(super) fn add(&self, to: &mut Exposition) {
         let seen = self.lock();
         for ((phase, before), histogram) in &seen.between {
-            let labels = Labels::of(&[("phase", phase), ("last_phase", before)]);
+            let labels = Labels::of(&[("phase", phase.name()), ("last_phase", before.name())]);
             to.add_histogram(&catalogue::VMI_PHASE_TRANSITION_TIME, &labels, &histogram.seen());
         }
         for (metric, histograms) in [
@@ -79,7 +75,7 @@ impl Phases {
             (&catalogue::VMI_PHASE_TRANSITION_TIME_FROM_DELETION, &seen.from_deletion),
         ] {
             for (phase, histogram) in histograms {
-                to.add_histogram(metric, &Labels::of(&[("phase", phase)]), &histogram.seen());
+                to.add_histogram(metric, &Labels::of(&[("phase", phase.name())]), &histogram.seen());
             }
         }
     }
@@ -89,13 +85,9 @@ impl Phases {
     }
 }
 
-fn known(phase: &str) -> Option<&'static str> {
-    KNOWN.into_iter().find(|known| *known == phase)
-}
-
-fn entered(vmi: &InstanceView, phase: &str) -> Option<f64> {
+fn entered(vmi: &InstanceView, phase: Phase) -> Option<f64> {
     let times = &vmi.status.phase_transition_timestamps;
-    let found = times.iter().find(|each| each.phase.as_deref() == Some(phase))?;
+    let found = times.iter().find(|each| each.phase.as_deref() == Some(phase.name()))?;
     found.phase_transition_timestamp.as_ref().map(seconds)
 }
 
@@ -146,9 +138,10 @@ mod tests {
     #[test]
     fn of_instances_that_are_gone_nothing_is_kept_and_no_text_of_others_is_a_label() {
         let phases = Phases::default();
-        phases.note(&vmi("Pending", None, json!([])));
-        phases.note(&vmi("Mine", None, json!([])));
-        assert_eq!(phases.lock().last.get("u"), Some(&"Pending"));
+        phases.note(&vmi("Mine", None, json!([entered("Mine", 11)])));
+        assert_eq!(phases.lock().last.get("u"), Some(&Phase::Unknown));
+        phases.note(&vmi("Running", None, json!([entered("Mine", 11), entered("Running", 12)])));
+        assert!(text(&phases).contains("phase=\"Running\",last_phase=\"Unknown\"") && !text(&phases).contains("Mine"));
         phases.retain(|uid| uid != "u");
         assert!(phases.lock().last.is_empty());
     }

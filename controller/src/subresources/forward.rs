@@ -78,9 +78,7 @@ pub(super) async fn open(serving: &Serving, call: &Call<'_>, user: &str, mut hea
     };
     let name = vmi.metadata.name.as_deref().unwrap_or(call.name);
     let instance = ObjectKey::new(call.namespace, name);
-    let open = |turn: StreamTurn| {
-        turn.counted(serving.context.metrics.streams.open(StreamKind::PortForward, instance))
-    };
+    let open = |turn: StreamTurn| turn.counted(serving.context.metrics.streams.open(StreamKind::PortForward, instance));
     tracing::info!(port = target.port, protocol = target.protocol.name(), "a port of the guest is dialled");
     match target.protocol {
         Protocol::Tcp => {

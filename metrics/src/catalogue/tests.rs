@@ -9,9 +9,9 @@ fn kubevirts() -> BTreeMap<&'static str, (&'static str, BTreeSet<&'static str>)>
     let lines = OF_KUBEVIRT.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| {
-            let mut words = line.split_whitespace();
-            let (name, kind) = (words.next().unwrap(), words.next().unwrap());
-            (name, (kind, words.collect()))
+            let mut parts = line.split_whitespace();
+            let (name, kind) = (parts.next().unwrap(), parts.next().unwrap());
+            (name, (kind, parts.collect()))
         })
         .collect()
 }

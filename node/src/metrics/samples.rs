@@ -25,7 +25,7 @@ pub(super) struct Machine {
     pub(super) pod: LauncherPod,
     /// Its QEMU.
     pub(super) process: Option<Process>,
-    /// What its supervisor said.
+    /// What its supervisor answered.
     pub(super) statistics: Option<Statistics>,
     /// Its instance, for its labels.
     pub(super) vmi: Option<Arc<VirtualMachineInstance>>,
