@@ -5,7 +5,7 @@
 //!                                                                           └─► the agent of the node, through its connection
 //! ```
 //!
-//! Nothing listens on a node (`docs/adr/0042-metrics-come-up-the-tunnel.md`). Objects are read from the stores that the leader has
+//! Nothing listens on a node (`docs/adr/0048-metrics-come-up-the-tunnel.md`). Objects are read from the stores that the leader has
 //! anyway: a scrape asks the API server nothing but whose token it was sent.
 
 mod access;

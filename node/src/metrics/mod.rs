@@ -6,7 +6,7 @@
 //!                                      └─► samples: pure ─► text ─► the controller's connection
 //! ```
 //!
-//! Nothing listens here (`docs/adr/0042-metrics-come-up-the-tunnel.md`). A machine that does not answer is there with what the kernel
+//! Nothing listens here (`docs/adr/0048-metrics-come-up-the-tunnel.md`). A machine that does not answer is there with what the kernel
 //! says of it, and is counted.
 
 mod ask;
