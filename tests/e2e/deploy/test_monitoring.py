@@ -93,7 +93,7 @@ def test_promtool_takes_every_rule_and_every_query_of_a_dashboard(tmp_path: path
 # What is scraped, and whether the alert fires after its time: one case that fires and one that does not, of each.
 CONTROLLERS, NODES = 'up{job="kubevirt-prometheus-metrics",instance="%s"}', 'up{job="garboard-node",instance="%s"}'
 NODE = 'kube_node_status_allocatable{node="%s",resource="devices_kubevirt_io_kvm"}'
-TWO_NODES = {NODE % "a": 110, NODE % "b": 110}
+TWO_NODES: dict[str, float] = {NODE % "a": 110, NODE % "b": 110}
 CASES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     "VirtControllerDown": ({CONTROLLERS % "a": 0}, {CONTROLLERS % "a": 1}),
     "LowVirtControllersCount": (
