@@ -63,12 +63,12 @@ fn of_settings(to: &mut Exposition, context: &Context) {
 
 fn of_cluster(to: &mut Exposition, stores: &Arc<Leading>, measured: &Measured) {
     let mut vms = stores.machines.store().state();
-    vms.sort_by_key(|each| each.key());
+    vms.sort_by_cached_key(|each| each.key());
     for vm in vms.iter().filter_map(|each| each.view::<MachineView>()) {
         machines::add(to, &vm);
     }
     let mut vmis = stores.instances.store().state();
-    vmis.sort_by_key(|each| each.key());
+    vmis.sort_by_cached_key(|each| each.key());
     let (mut outdated, mut uids) = (0_u64, BTreeSet::new());
     for vmi in vmis.iter().filter_map(|each| each.view::<InstanceView>()) {
         let uid = vmi.metadata.uid.clone().unwrap_or_default();

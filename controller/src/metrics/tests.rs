@@ -87,10 +87,10 @@ impl Replica {
             "status": {"phase": "Running", "nodeName": "node-1"},
         });
         for event in [Event::Init, Event::InitApply(serde_json::from_value(vm).unwrap()), Event::InitDone] {
-            machine_writer.note(event, &|_| {});
+            machine_writer.note(event, &|_: &_| {});
         }
         for event in [Event::Init, Event::InitApply(serde_json::from_value(vmi).unwrap()), Event::InitDone] {
-            instance_writer.note(event, &|_| {});
+            instance_writer.note(event, &|_: &_| {});
         }
         self.serving.context.metrics.lead(Leading { machines, instances, pods })
     }

@@ -64,7 +64,7 @@ pub(super) struct Direction {
 /// # Errors
 /// The kernel's error about the list of processes.
 pub(super) fn of_pods(root: &Path, kubelet: &KubeletRoot) -> io::Result<HashMap<PodUid, Process>> {
-    let mut found = HashMap::new();
+    let mut found: HashMap<PodUid, Process> = HashMap::new();
     for entry in std::fs::read_dir(root)? {
         let directory = entry?.path();
         let is_process =
@@ -75,7 +75,7 @@ pub(super) fn of_pods(root: &Path, kubelet: &KubeletRoot) -> io::Result<HashMap<
         let pod = text(&directory, "cgroup").and_then(|groups| kubelet.pod_of(&groups).ok());
         if let (Some(pod), Some(process)) = (pod, process(&directory)) {
             // The one with vCPUs, if there are others of the name.
-            let known = found.entry(pod).or_insert_with(Process::default);
+            let known = found.entry(pod).or_default();
             if known.vcpus.len() <= process.vcpus.len() {
                 *known = process;
             }
