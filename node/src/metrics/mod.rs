@@ -95,14 +95,17 @@ impl Served {
         let node = &self.sources.node;
         let (mut all, mut running, mut unanswered, mut left_out) = (Exposition::default(), 0, 0, 0);
         for machine in machines {
+            // One without QEMU has nothing to say: it starts, or has ended.
+            if machine.process.is_none() {
+                continue;
+            }
+            running += 1;
+            unanswered += u64::from(machine.statistics.is_none());
             let one = samples::of(&machine, node);
             if one.bytes() > MOST_OF_A_MACHINE || all.bytes() + one.bytes() > MOST {
                 left_out += 1;
                 continue;
             }
-            running += u64::from(machine.process.is_some());
-            // One without QEMU has nothing to say: it starts, or has ended.
-            unanswered += u64::from(machine.process.is_some() && machine.statistics.is_none());
             all.append(one);
         }
         let labels = Labels::of(&[("node", node)]);
