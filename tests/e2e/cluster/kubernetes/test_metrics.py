@@ -2,42 +2,17 @@
 
 import re
 import time
-from collections.abc import Iterator
-
-import pytest
 
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NAMESPACE, NODE_1, NODE_2
 from garboard_e2e.monitoring.rules import documented
-from garboard_e2e.monitoring.scrape import Scraped, Scraper, token_of
+from garboard_e2e.monitoring.scrape import OTHER, Scraped, Scraper, token_of
 
-READER, OTHER = "metrics-reader", "metrics-other"
-ROLE, BINDING = "garboard-metrics-reader", "garboard-test-metrics"
 NAME = re.compile(r"^# TYPE (\S+) ", re.M)
 # What a scrape may take, in seconds, and how large the text of a node with a few machines may be.
 QUICK, SMALL = 5.0, 200_000
 # What the guest that these tests boot has nothing for: its agent, its balloon's driver.
 BY_THE_GUEST = ("filesystem", "memory_available", "memory_unused", "memory_usable", "memory_cached", "swap", "pgm")
-
-
-@pytest.fixture(scope="module")
-def scraper(kube: Kube) -> Iterator[Scraper]:
-    kube.kubectl("create", "serviceaccount", READER)
-    kube.kubectl("create", "serviceaccount", OTHER)
-    account = f"--serviceaccount={NAMESPACE}:{READER}"
-    kube.kubectl("create", "clusterrolebinding", BINDING, f"--clusterrole={ROLE}", account, namespace=None)
-    scraper = Scraper(kube)
-    try:
-        with scraper.forwarded:
-            yield scraper
-    finally:
-        kube.kubectl("delete", "clusterrolebinding", BINDING, namespace=None)
-        kube.kubectl("delete", "serviceaccount", READER, OTHER)
-
-
-@pytest.fixture(scope="module")
-def token(kube: Kube, scraper: Scraper) -> str:
-    return token_of(kube, READER)
 
 
 def of_node(scraper: Scraper, token: str, node: str) -> Scraped:
@@ -121,12 +96,8 @@ def test_a_paused_machine_is_blocked_and_is_still_there(
 
 
 def test_the_leader_has_machines_and_instances(kube: Kube, scraper: Scraper, token: str, pair: dict[str, str]) -> None:
-    def leading() -> Scraped | None:
-        # The Service leads to any replica.
-        found = scraper.get("/metrics", token)
-        return found if found.code == 200 and found.sum("kubevirt_virt_controller_leading_status") == 1 else None
-
-    found = kube.ask_until("an answer of the leader", leading)
+    found = scraper.get("/metrics", token)
+    assert found.code == 200 and found.sum("kubevirt_virt_controller_leading_status") == 1
     for name, node in pair.items():
         own = {"namespace": NAMESPACE, "name": name}
         assert found.sum("kubevirt_vm_info", **own, status="running", status_group="running") == 1

@@ -1,4 +1,4 @@
-"""Metrics of a cluster, as Prometheus asks for them: through the Service, with the token of an account."""
+"""Metrics of a cluster, as Prometheus asks for them: of the leader, with the token of an account."""
 
 import ssl
 import urllib.error
@@ -9,8 +9,11 @@ from ..cluster.forwarded import Forwarded
 from ..cluster.kube import Kube
 from ..cluster.names import INSTALLED_IN
 
-SERVICE, PORT = "garboard-metrics", 8446
+PORT = 8446
 SERVER_NAME = f"garboard-webhook.{INSTALLED_IN}.svc"
+# Accounts in the namespace of machines: one that may read metrics by this role, and one that may not.
+READER, OTHER = "metrics-reader", "metrics-other"
+ROLE, BINDING = "garboard-metrics-reader", "garboard-test-metrics"
 # Longer than Prometheus waits by default.
 SECONDS = 15
 
@@ -34,13 +37,14 @@ class Scraped(NamedTuple):
 
 
 class Scraper:
-    """The forwarded port of the controllers, whose certificate is checked."""
+    """The forwarded port of the controller that leads; its certificate is checked."""
 
     def __init__(self, kube: Kube) -> None:
         self.kube = kube
-        self.forwarded = Forwarded(kube, INSTALLED_IN, SERVICE, PORT)
-        authorities = kube.get("configmap/garboard-authorities", namespace=INSTALLED_IN)["data"]["ca.crt"]
-        self.context = ssl.create_default_context(cadata=authorities)
+        leader = kube.get("lease/garboard-controller", namespace=INSTALLED_IN)["spec"]["holderIdentity"]
+        self.forwarded = Forwarded(kube, INSTALLED_IN, f"pod/{leader}", PORT)
+        self.authorities: str = kube.get("configmap/garboard-authorities", namespace=INSTALLED_IN)["data"]["ca.crt"]
+        self.context = ssl.create_default_context(cadata=self.authorities)
         # It is asked at this computer's own address, and is to be the one in the cluster all the same.
         self.context.check_hostname = False
 
