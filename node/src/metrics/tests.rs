@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use super::*;
 use crate::pods::launcher_pod;
 use crate::pods::tests::{POD, example};
