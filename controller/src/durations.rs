@@ -47,7 +47,7 @@ impl Durations {
     pub fn histogram(&self) -> Seen {
         const MICROS: f64 = 1e6;
         let seen = self.seen();
-        let below = |seconds: f64| {
+        let below = |seconds: f64| -> u64 {
             let ended = seen.iter().filter(|(end, _)| as_float(*end) <= seconds * MICROS);
             ended.map(|(_, count)| count).sum()
         };

@@ -1,13 +1,19 @@
 //! What a supervisor counts of its machine when it is asked, once for each scrape of metrics ([`crate::control::ControlRequest::Statistics`]):
 //! by QEMU's counters and the guest agent. What cannot be had in time is left out.
 //!
-//! Names of file systems are the guest's: escaped and bounded before they get here. What reads this bounds it again: a launcher that
-//! was taken over sends what it likes.
+//! Names of file systems are the guest's: escaped and bounded before they get here. Lists are bounded again where this is read: a
+//! launcher that was taken over sends what it likes, and `{},` is three bytes that become a hundred.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::marker::PhantomData;
 
-/// The longest answer that is read, bytes: a guest with 256 disks and 64 file systems has less than half of it.
-pub const LONGEST_STATISTICS_BYTES: usize = 128 * 1024;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The longest answer that is read, bytes: the most of each kind, with the longest names.
+pub const LONGEST_STATISTICS_BYTES: usize = 256 * 1024;
+/// The most characters of a name that the guest has chosen.
+pub const LONGEST_NAME: usize = 128;
 /// The most disks, interfaces and file systems, each, that are sent and read.
 pub const MOST_OF_A_KIND: usize = 256;
 /// The most file systems. A guest may have as many as it likes.
@@ -24,10 +30,13 @@ pub struct Statistics {
     /// What the balloon says.
     pub balloon: Option<BalloonStatistics>,
     /// The disks, in QEMU's order.
+    #[serde(deserialize_with = "at_most::<_, _, MOST_OF_A_KIND>")]
     pub disks: Vec<DiskStatistics>,
     /// The interfaces that have a tap, in the order of the manifest.
+    #[serde(deserialize_with = "at_most::<_, _, MOST_OF_A_KIND>")]
     pub interfaces: Vec<TappedInterface>,
     /// The guest's file systems, by its agent.
+    #[serde(deserialize_with = "at_most::<_, _, MOST_FILE_SYSTEMS>")]
     pub file_systems: Vec<FileSystemStatistics>,
 }
 
@@ -108,9 +117,48 @@ pub struct FileSystemStatistics {
     pub used_bytes: u64,
 }
 
+/// The first ones of a list. The others take no memory.
+fn at_most<'de, D, T, const MOST: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    deserializer.deserialize_seq(First::<T, MOST>(PhantomData))
+}
+
+struct First<T, const MOST: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for First<T, MOST> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+        let mut first = Vec::new();
+        while first.len() < MOST {
+            match list.next_element()? {
+                Some(element) => first.push(element),
+                None => return Ok(first),
+            }
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(first)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_list_that_is_too_long_the_first_ones_are_read() {
+        let many = vec![FileSystemStatistics::default(); MOST_FILE_SYSTEMS + 9];
+        let sent = serde_json::to_string(&Statistics { file_systems: many, ..Statistics::default() }).unwrap();
+        let read: Statistics = serde_json::from_str(&sent).unwrap();
+        assert_eq!(read.file_systems.len(), MOST_FILE_SYSTEMS);
+    }
 
     #[test]
     fn what_is_left_out_is_nothing_and_the_largest_answer_is_read() {
@@ -126,9 +174,10 @@ mod tests {
         };
         let interface = |_| TappedInterface { name: "i".repeat(63), tap: "t".repeat(15) };
         let file_system = |_| FileSystemStatistics {
-            name: "n".repeat(128),
-            mountpoint: "m".repeat(128),
-            kind: "ext4".to_owned(),
+            // A character of four bytes; escaped ones have fewer.
+            name: "𝔫".repeat(LONGEST_NAME),
+            mountpoint: "𝔪".repeat(LONGEST_NAME),
+            kind: "𝔢".repeat(LONGEST_NAME),
             total_bytes: most,
             used_bytes: most,
         };

@@ -11,6 +11,7 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 
 use crate::{
     CONNECTION_WINDOW, LONGEST_METRICS, LONGEST_TOKEN, METRICS_PATH, METRICS_WITHIN, PING_EVERY, PING_WITHIN,
@@ -204,11 +205,12 @@ impl Nodes {
         hyper::upgrade::on(answer).await.map(TokioIo::new).map_err(broken)
     }
 
-    /// The metrics of a node, in Prometheus' text format.
+    /// The metrics of a node, in Prometheus' text format. A turn of `reading` is taken while they are read, and not while the agent
+    /// collects them: agents that do not answer keep no other node's from being read.
     ///
     /// # Errors
     /// [`MetricsError`].
-    pub async fn metrics(&self, node: &str) -> Result<Bytes, MetricsError> {
+    pub async fn metrics(&self, node: &str, reading: &Semaphore) -> Result<Bytes, MetricsError> {
         let name = || node.to_owned();
         let mut requests = {
             let nodes = self.lock();
@@ -223,6 +225,8 @@ impl Nodes {
             if answer.status() != StatusCode::OK {
                 return Err(MetricsError::Refused { node: name(), status: answer.status() });
             }
+            // Without a turn only once nobody gives turns any more.
+            let _turn = reading.acquire().await;
             let body = Limited::new(answer.into_body(), LONGEST_METRICS).collect().await;
             Ok(body.map_err(|source| MetricsError::Broken { node: name(), source })?.to_bytes())
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -34,7 +34,7 @@ const PLACES: Places = Places {
     unproven: Duration::from_secs(30),
     handshake: Duration::from_secs(10),
 };
-/// Metrics of nodes that are in memory at once, and texts of this replica: each may have some megabytes.
+/// Metrics of nodes that are read at once, and texts of this replica: each may have some megabytes.
 const NODES_AT_ONCE: usize = 8;
 const OWN_AT_ONCE: usize = 2;
 
@@ -119,8 +119,8 @@ pub(super) fn routes(serving: Serving) -> Router {
         .layer(from_fn_with_state(serving, admit))
 }
 
-async fn admit(State(serving): State<Serving>, request: Request, next: Next) -> Response {
-    let Err(refused) = serving.access.admit(request.headers()).await else {
+async fn admit(State(serving): State<Serving>, headers: HeaderMap, request: Request, next: Next) -> Response {
+    let Err(refused) = serving.access.admit(&headers).await else {
         // Its connection stays: Prometheus uses it again.
         if let Some(read) = request.extensions().get::<RequestRead>() {
             read.give();
@@ -155,8 +155,7 @@ async fn own(State(serving): State<Serving>) -> Response {
 }
 
 async fn of_node(State(serving): State<Serving>, Path(node): Path<String>) -> Response {
-    let _turn = serving.of_nodes.acquire().await;
-    match serving.nodes.metrics(&node).await {
+    match serving.nodes.metrics(&node, &serving.of_nodes).await {
         Ok(text) => exposition(text).into_response(),
         Err(error) => {
             let status = match error {
@@ -177,8 +176,10 @@ fn exposition<T: IntoResponse>(text: T) -> impl IntoResponse {
 /// What is shown, and until when it is good.
 #[expect(clippy::cast_precision_loss, reason = "times of the next hundred million years are exact")]
 fn usable(certificate: &Certificate) -> Option<(Arc<rustls::ServerConfig>, f64)> {
-    let config = tls(&certificate.serving, None)
+    let mut config = tls(&certificate.serving, None)
         .inspect_err(|error| tracing::warn!(%error, "the certificate for metrics cannot be used"))
         .ok()?;
+    // One request at a time on a connection, so that their number bounds that of answers.
+    Arc::make_mut(&mut config).alpn_protocols = vec![b"http/1.1".to_vec()];
     Some((config, certificate.serving.to.as_second() as f64))
 }

@@ -65,7 +65,9 @@ impl Streams {
         let mut open = self.lock();
         if open.last.len() >= REMEMBERED && !open.last.contains_key(&instance) {
             let oldest = open.last.iter().min_by_key(|(_, at)| **at).map(|(key, _)| key.clone());
-            oldest.iter().for_each(|key| drop(open.last.remove(key)));
+            if let Some(key) = oldest {
+                open.last.remove(&key);
+            }
         }
         open.last.insert(instance.clone(), now);
         *open.counts.entry((kind, instance.clone())).or_default() += 1;

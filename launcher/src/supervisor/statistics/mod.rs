@@ -10,10 +10,10 @@ use garboard_agent::tap_binding::tapped;
 use garboard_plan::LaunchPlan;
 use garboard_protocol::control::{ControlReply, Status};
 use garboard_protocol::statistics::{
-    FileSystemStatistics, MOST_FILE_SYSTEMS, MOST_OF_A_KIND, Statistics, TappedInterface,
+    FileSystemStatistics, LONGEST_NAME, MOST_FILE_SYSTEMS, MOST_OF_A_KIND, Statistics, TappedInterface,
 };
 use garboard_qmp::Monitor;
-use garboard_qmp::agent::{Agent, Filesystem};
+use garboard_qmp::agent::{Agent, Filesystem, GuestText};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -113,12 +113,17 @@ async fn file_systems(agent: Option<Agent>) -> Vec<FileSystemStatistics> {
 /// Nothing of one that has no size, as a CD-ROM drive without a medium.
 fn file_system(found: Filesystem) -> Option<FileSystemStatistics> {
     Some(FileSystemStatistics {
-        name: found.name.to_string(),
-        mountpoint: found.mountpoint.to_string(),
-        kind: found.kind.to_string(),
+        name: name(&found.name),
+        mountpoint: name(&found.mountpoint),
+        kind: name(&found.kind),
         total_bytes: found.total_bytes?,
         used_bytes: found.used_bytes?,
     })
+}
+
+/// Cut after it was escaped: a character may have become ten.
+fn name(text: &GuestText) -> String {
+    text.as_str().chars().take(LONGEST_NAME).collect()
 }
 
 #[cfg(test)]

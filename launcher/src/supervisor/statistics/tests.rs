@@ -74,7 +74,7 @@ async fn qemu_and_the_guest_agent_are_asked_once_for_several_who_ask_at_once() {
     fake.script("qom-get", Behaviour::Reply(reported));
     let (of_guest, agent) = agent().await;
     let root =
-        json!({"name": "vda1", "mountpoint": "/", "type": "ext4", "used-bytes": 1, "total-bytes": 2, "disk": []});
+        json!({"name": "vda1", "mountpoint": "\u{7}".repeat(256), "type": "ext4", "used-bytes": 1, "total-bytes": 2, "disk": []});
     let empty = json!({"name": "sr0", "mountpoint": "/media", "type": "iso9660", "disk": []});
     of_guest.on("guest-get-fsinfo", AgentBehaviour::Reply(json!([root, empty])));
     let machine = Machine::of(Some(monitor), Some(Arc::clone(&plan)), Some(agent));
@@ -88,6 +88,7 @@ async fn qemu_and_the_guest_agent_are_asked_once_for_several_who_ask_at_once() {
     let balloon = BalloonStatistics { actual_bytes: Some(100), total_bytes: Some(90), ..BalloonStatistics::default() };
     assert_eq!(counted.balloon, Some(balloon));
     assert_eq!(counted.file_systems.len(), 1, "one without a size is left out");
+    assert_eq!(counted.file_systems[0].mountpoint.chars().count(), LONGEST_NAME);
     let asked = |command: &str| fake.received().iter().filter(|each| each.command == command).count();
     assert_eq!((asked("query-blockstats"), asked("qom-set")), (1, 1));
     let taps: Vec<_> = counted.interfaces.iter().map(|interface| interface.tap.clone()).collect();
