@@ -67,6 +67,8 @@ fn of_cluster(to: &mut Exposition, stores: &Arc<Leading>, measured: &Measured) {
     for vm in vms.iter().filter_map(|each| each.view::<MachineView>()) {
         machines::add(to, &vm);
     }
+    // Before the store is read: of an instance that comes meanwhile the phase stays known.
+    let known = measured.phases.known();
     let mut vmis = stores.instances.store().state();
     vmis.sort_by_cached_key(|each| each.key());
     let (mut outdated, mut uids) = (0_u64, BTreeSet::new());
@@ -79,6 +81,6 @@ fn of_cluster(to: &mut Exposition, stores: &Arc<Leading>, measured: &Measured) {
         uids.insert(uid);
     }
     to.add(&catalogue::VMI_NUMBER_OF_OUTDATED, &Labels::none(), as_float(outdated));
-    measured.phases.retain(|uid| uids.contains(uid));
+    measured.phases.forget(known.iter().filter(|uid| !uids.contains(*uid)));
     measured.phases.add(to);
 }

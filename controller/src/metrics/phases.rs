@@ -33,9 +33,18 @@ impl Phases {
         }
     }
 
-    /// Of instances that are not among these UIDs nothing is kept.
-    pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
-        self.lock().last.retain(|uid, _| is_there(uid));
+    /// The UIDs of which something is kept.
+    #[must_use]
+    pub fn known(&self) -> Vec<String> {
+        self.lock().last.keys().cloned().collect()
+    }
+
+    /// Of these instances nothing is kept any more.
+    pub fn forget<'a>(&self, uids: impl Iterator<Item = &'a String>) {
+        let mut seen = self.lock();
+        for uid in uids {
+            seen.last.remove(uid);
+        }
     }
 
     /// Nothing is known of any instance; what was counted stays.
@@ -47,7 +56,9 @@ impl Phases {
         let Some(uid) = vmi.metadata.uid.clone() else { return };
         let phase = Phase::from_name(vmi.status.phase.as_deref());
         let mut seen = self.lock();
-        let Some(before) = seen.last.insert(uid, phase).filter(|before| *before != phase) else { return };
+        // Nothing comes after the last phase, and nobody need scrape for instances that are gone to be forgotten.
+        let before = if phase.is_final() { seen.last.remove(&uid) } else { seen.last.insert(uid, phase) };
+        let Some(before) = before.filter(|before| *before != phase) else { return };
         let Some(entered) = entered(vmi, phase) else { return };
         // An instance has no time for the phase that it began with.
         let created = vmi.metadata.creation_timestamp.as_ref().map(seconds);
@@ -133,6 +144,7 @@ mod tests {
         phases.note(&vmi("Succeeded", Some("1970-01-01T00:00:30Z"), times));
         let name = "kubevirt_vmi_phase_transition_time_from_deletion_seconds";
         assert!(text(&phases).contains(&format!("{name}_sum{{phase=\"Succeeded\"}} 10\n")));
+        assert!(phases.known().is_empty(), "nothing comes after it");
     }
 
     #[test]
@@ -142,7 +154,9 @@ mod tests {
         assert_eq!(phases.lock().last.get("u"), Some(&Phase::Unknown));
         phases.note(&vmi("Running", None, json!([entered("Mine", 11), entered("Running", 12)])));
         assert!(text(&phases).contains("phase=\"Running\",last_phase=\"Unknown\"") && !text(&phases).contains("Mine"));
-        phases.retain(|uid| uid != "u");
-        assert!(phases.lock().last.is_empty());
+        let known = phases.known();
+        assert_eq!(known, ["u"]);
+        phases.forget(known.iter());
+        assert!(phases.known().is_empty());
     }
 }

@@ -93,7 +93,7 @@ metrics! {
     NODE_UNANSWERED = Gauge "garboard_node_scrape_machines_unanswered" ["node"]
         "Machines whose launcher did not answer this scrape in time; what the node's kernel counts of them is there.";
     NODE_LEFT_OUT = Gauge "garboard_node_scrape_machines_left_out" ["node"]
-        "Machines that this scrape has nothing of, because all together would be too long.";
+        "Machines of which this scrape has only a part, because all of them together would be too long.";
     NODE_SCRAPE_SECONDS = Gauge "garboard_node_scrape_duration_seconds" ["node"]
         "How long this scrape took on the node, in seconds.";
 }

@@ -35,9 +35,9 @@ use crate::pods::LauncherPod;
 use crate::supervisors::Connected;
 
 use processes::Process;
-use samples::Machine;
+use samples::{Machine, Within};
 
-/// How long all supervisors together may take. Each has two seconds for QEMU and its guest.
+/// How long all supervisors together may take. Each has two seconds ([`ask`]).
 const WITHIN: Duration = Duration::from_secs(4);
 /// Supervisors that are asked at once.
 const AT_ONCE: usize = 64;
@@ -45,7 +45,7 @@ const AT_ONCE: usize = 64;
 const FRESH: Duration = Duration::from_secs(1);
 /// The most bytes of all samples; names and help texts come to them.
 const MOST: usize = LONGEST_METRICS - (64 << 10);
-/// The most bytes of one machine: some hundred disks.
+/// The most bytes of one machine: some hundred disks. Where machines together have more than [`MOST`], the share of each is the most.
 const MOST_OF_A_MACHINE: usize = 1 << 20;
 
 /// Where metrics are collected.
@@ -88,25 +88,21 @@ impl Served {
             vmi: self.sources.vmis.get(&pod.vmi_uid),
             pod,
         });
-        self.exposed(machines, began).text()
+        // One without QEMU has nothing to say: it starts, or has ended.
+        let running = machines.filter(|machine| machine.process.is_some()).collect();
+        self.exposed(running, began).text()
     }
 
-    fn exposed(&self, machines: impl Iterator<Item = Machine>, began: Instant) -> Exposition {
+    fn exposed(&self, machines: Vec<Machine>, began: Instant) -> Exposition {
         let node = &self.sources.node;
-        let (mut all, mut running, mut unanswered, mut left_out) = (Exposition::default(), 0, 0, 0);
+        let most = most_of_each(&machines, node);
+        let running = u64::try_from(machines.len()).unwrap_or(u64::MAX);
+        let (mut all, mut unanswered, mut left_out) = (Exposition::default(), 0, 0);
         for machine in machines {
-            // One without QEMU has nothing to say: it starts, or has ended.
-            if machine.process.is_none() {
-                continue;
-            }
-            running += 1;
             unanswered += u64::from(machine.statistics.is_none());
-            let one = samples::of(&machine, node);
-            if one.bytes() > MOST_OF_A_MACHINE || all.bytes() + one.bytes() > MOST {
-                left_out += 1;
-                continue;
-            }
-            all.append(one);
+            let Within { samples, is_all } = samples::within(machine, node, most);
+            left_out += u64::from(!is_all);
+            all.append(samples);
         }
         let labels = Labels::of(&[("node", node)]);
         all.add(&catalogue::INFO, &Labels::of(&[("kubeversion", self.sources.version)]), 1.0);
@@ -153,6 +149,14 @@ impl Served {
         }
         found
     }
+}
+
+/// The most bytes of each machine. Where there is not room for all, each has the same share: those of one namespace cannot take the
+/// room of another's.
+fn most_of_each(machines: &[Machine], node: &str) -> usize {
+    let bytes = machines.iter().map(|machine| samples::of(machine, node).bytes().min(MOST_OF_A_MACHINE));
+    let is_room = bytes.sum::<usize>() <= MOST;
+    if is_room { MOST_OF_A_MACHINE } else { (MOST / machines.len().max(1)).min(MOST_OF_A_MACHINE) }
 }
 
 impl Supervisors for Served {

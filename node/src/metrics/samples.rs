@@ -31,6 +31,34 @@ pub(super) struct Machine {
     pub(super) vmi: Option<Arc<VirtualMachineInstance>>,
 }
 
+/// As many samples of a machine as have at most so many bytes: without those whose number its guest chooses, or the kernel's alone,
+/// where all would have more. Nothing where these have more.
+pub(super) fn within(machine: Machine, node: &str, most: usize) -> Within {
+    let fits = |found: &Exposition| found.bytes() <= most;
+    let all = of(&machine, node);
+    if fits(&all) {
+        return Within { samples: all, is_all: true };
+    }
+    let Machine { statistics, .. } = machine;
+    let fewer = statistics.map(|statistics| Statistics { file_systems: Vec::new(), ..statistics });
+    let fewer = Machine { statistics: fewer, ..machine };
+    let without_guest = of(&fewer, node);
+    if fits(&without_guest) {
+        return Within { samples: without_guest, is_all: false };
+    }
+    let of_kernel = of(&Machine { statistics: None, ..fewer }, node);
+    let samples = if fits(&of_kernel) { of_kernel } else { Exposition::default() };
+    Within { samples, is_all: false }
+}
+
+/// The samples for which there is room.
+pub(super) struct Within {
+    /// These.
+    pub(super) samples: Exposition,
+    /// Whether none is missing.
+    pub(super) is_all: bool,
+}
+
 /// All samples of a machine; none of one whose QEMU does not run.
 pub(super) fn of(machine: &Machine, node: &str) -> Exposition {
     let mut to = Exposition::default();
@@ -51,22 +79,33 @@ pub(super) fn of(machine: &Machine, node: &str) -> Exposition {
     if let Some(reported) = &statistics.balloon {
         balloon(&mut to, &labels, reported);
     }
-    // Prometheus takes no two samples with the same labels. One of a launcher that was taken over may have some.
+    of_devices(&mut to, &labels, process, statistics);
+    to
+}
+
+/// Prometheus takes no two samples with the same labels. A launcher that was taken over may send some, also such as are the same once
+/// they are cut.
+fn of_devices(to: &mut Exposition, labels: &Labels, process: &Process, statistics: &Statistics) {
     let mut seen = BTreeSet::new();
-    for each in statistics.disks.iter().filter(|each| seen.insert(each.volume.as_str())) {
-        disk(&mut to, &labels, each);
-    }
-    let mut seen = BTreeSet::new();
-    for each in statistics.interfaces.iter().filter(|each| seen.insert(each.name.as_str())) {
-        if let Some(link) = process.links.get(&each.tap) {
-            interface(&mut to, &labels.clone().and("interface", &each.name), link);
+    for each in &statistics.disks {
+        let of_it = labels.clone().and("drive", &each.volume);
+        if seen.insert(of_it.clone()) {
+            disk(to, &of_it, each);
         }
     }
-    let mut seen = BTreeSet::new();
-    for each in statistics.file_systems.iter().filter(|each| seen.insert((&each.name, &each.mountpoint, &each.kind))) {
-        file_system(&mut to, &labels, each);
+    for each in &statistics.interfaces {
+        let of_it = labels.clone().and("interface", &each.name);
+        if let Some(link) = process.links.get(&each.tap).filter(|_| seen.insert(of_it.clone())) {
+            interface(to, &of_it, link);
+        }
     }
-    to
+    for each in &statistics.file_systems {
+        let of_it = labels.clone().and("disk_name", &each.name).and("mount_point", &each.mountpoint);
+        let of_it = of_it.and("file_system_type", &each.kind);
+        if seen.insert(of_it.clone()) {
+            file_system(to, &of_it, each);
+        }
+    }
 }
 
 fn labels(machine: &Machine, node: &str) -> Labels {
@@ -128,17 +167,16 @@ fn balloon(to: &mut Exposition, labels: &Labels, reported: &BalloonStatistics) {
     }
 }
 
-fn disk(to: &mut Exposition, labels: &Labels, disk: &DiskStatistics) {
-    let of_it = labels.clone().and("drive", &disk.volume);
+fn disk(to: &mut Exposition, of_it: &Labels, disk: &DiskStatistics) {
     let DiskStatistics { read, write, flush, .. } = disk;
-    to.add(&catalogue::VMI_STORAGE_IOPS_READ, &of_it, as_float(read.operations));
-    to.add(&catalogue::VMI_STORAGE_IOPS_WRITE, &of_it, as_float(write.operations));
-    to.add(&catalogue::VMI_STORAGE_READ_TRAFFIC_BYTES, &of_it, as_float(read.bytes));
-    to.add(&catalogue::VMI_STORAGE_WRITE_TRAFFIC_BYTES, &of_it, as_float(write.bytes));
-    to.add(&catalogue::VMI_STORAGE_READ_TIMES_SECONDS, &of_it, as_float(read.nanoseconds) / NANOS);
-    to.add(&catalogue::VMI_STORAGE_WRITE_TIMES_SECONDS, &of_it, as_float(write.nanoseconds) / NANOS);
-    to.add(&catalogue::VMI_STORAGE_FLUSH_REQUESTS, &of_it, as_float(flush.operations));
-    to.add(&catalogue::VMI_STORAGE_FLUSH_TIMES_SECONDS, &of_it, as_float(flush.nanoseconds) / NANOS);
+    to.add(&catalogue::VMI_STORAGE_IOPS_READ, of_it, as_float(read.operations));
+    to.add(&catalogue::VMI_STORAGE_IOPS_WRITE, of_it, as_float(write.operations));
+    to.add(&catalogue::VMI_STORAGE_READ_TRAFFIC_BYTES, of_it, as_float(read.bytes));
+    to.add(&catalogue::VMI_STORAGE_WRITE_TRAFFIC_BYTES, of_it, as_float(write.bytes));
+    to.add(&catalogue::VMI_STORAGE_READ_TIMES_SECONDS, of_it, as_float(read.nanoseconds) / NANOS);
+    to.add(&catalogue::VMI_STORAGE_WRITE_TIMES_SECONDS, of_it, as_float(write.nanoseconds) / NANOS);
+    to.add(&catalogue::VMI_STORAGE_FLUSH_REQUESTS, of_it, as_float(flush.operations));
+    to.add(&catalogue::VMI_STORAGE_FLUSH_TIMES_SECONDS, of_it, as_float(flush.nanoseconds) / NANOS);
 }
 
 /// What the tap has received, the guest has sent.
@@ -157,11 +195,9 @@ fn interface(to: &mut Exposition, labels: &Labels, tap: &Link) {
     to.add(&catalogue::VMI_NETWORK_TRANSMIT_PACKETS_DROPPED, labels, as_float(sent.dropped));
 }
 
-fn file_system(to: &mut Exposition, labels: &Labels, found: &FileSystemStatistics) {
-    let of_it = labels.clone().and("disk_name", &found.name).and("mount_point", &found.mountpoint);
-    let of_it = of_it.and("file_system_type", &found.kind);
-    to.add(&catalogue::VMI_FILESYSTEM_CAPACITY_BYTES, &of_it, as_float(found.total_bytes));
-    to.add(&catalogue::VMI_FILESYSTEM_USED_BYTES, &of_it, as_float(found.used_bytes));
+fn file_system(to: &mut Exposition, of_it: &Labels, found: &FileSystemStatistics) {
+    to.add(&catalogue::VMI_FILESYSTEM_CAPACITY_BYTES, of_it, as_float(found.total_bytes));
+    to.add(&catalogue::VMI_FILESYSTEM_USED_BYTES, of_it, as_float(found.used_bytes));
 }
 
 fn optional(to: &mut Exposition, metric: &'static Metric, labels: &Labels, value: Option<u64>) {
@@ -268,6 +304,31 @@ mod tests {
         assert!(text.contains("kubevirt_vmi_vcpu_seconds_total{") && !text.contains("storage"), "{text}");
         let ended = Machine { process: None, ..machine() };
         assert_eq!(of(&ended, "node-1").bytes(), 0);
+    }
+
+    #[test]
+    fn where_there_is_little_room_the_guests_samples_go_first_and_the_kernels_last() {
+        let bytes = of(&machine(), "node-1").bytes();
+        let of_kernel = of(&Machine { statistics: None, ..machine() }, "node-1").bytes();
+        let found = |most: usize| {
+            let Within { samples, is_all } = within(machine(), "node-1", most);
+            let text = samples.text();
+            (is_all, text.contains("_filesystem_"), text.contains("_storage_"), text.contains("_vcpu_"))
+        };
+        assert_eq!(found(bytes), (true, true, true, true));
+        assert_eq!(found(bytes - 1), (false, false, true, true));
+        assert_eq!(found(of_kernel), (false, false, false, true));
+        assert_eq!(found(of_kernel - 1), (false, false, false, false));
+    }
+
+    #[test]
+    fn names_that_are_the_same_once_they_are_cut_are_one() {
+        let mut statistics = machine().statistics.unwrap();
+        let long = |end: &str| "v".repeat(garboard_metrics::LONGEST_VALUE) + end;
+        let disk = |volume: String| DiskStatistics { volume, ..DiskStatistics::default() };
+        statistics.disks = vec![disk(long("a")), disk(long("b"))];
+        let text = of(&Machine { statistics: Some(statistics), ..machine() }, "node-1").text();
+        assert_eq!(text.lines().filter(|line| line.starts_with("kubevirt_vmi_storage_iops_read_total{")).count(), 1);
     }
 
     #[test]

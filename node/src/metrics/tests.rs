@@ -50,6 +50,24 @@ async fn a_node_whose_processes_cannot_be_read_is_exposed_all_the_same() {
     assert_eq!(value(&text, "garboard_node_scrape_machines_unanswered"), 0.0);
 }
 
+#[test]
+fn where_there_is_not_room_for_all_each_machine_has_the_same_share() {
+    use garboard_protocol::statistics::{DiskStatistics, MOST_OF_A_KIND};
+    let machine = |disks: usize| {
+        let disk = |number: usize| DiskStatistics { volume: format!("{number:0>250}"), ..DiskStatistics::default() };
+        let statistics = Statistics { disks: (0..disks).map(disk).collect(), ..Statistics::default() };
+        let pod = launcher_pod(&example(), "node-1").unwrap();
+        Machine { pod, process: Some(Process::default()), statistics: Some(statistics), vmi: None }
+    };
+    assert_eq!(most_of_each(&[machine(1)], "node-1"), MOST_OF_A_MACHINE);
+    let machines: Vec<Machine> = (0..40).map(|_| machine(MOST_OF_A_KIND)).chain([machine(1)]).collect();
+    assert_eq!(most_of_each(&machines, "node-1"), MOST / machines.len());
+    let text = served("/nonexistent".into()).exposed(machines, Instant::now()).text();
+    assert!(text.len() <= LONGEST_METRICS, "{}", text.len());
+    assert_eq!(value(&text, "garboard_node_scrape_machines_left_out"), 40.0);
+    assert_eq!(text.lines().filter(|line| line.starts_with("kubevirt_vmi_storage_iops_read_total{")).count(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_scrapes_at_once_gets_the_same_text() {
     let served = served("/nonexistent".into());

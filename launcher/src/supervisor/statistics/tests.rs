@@ -73,8 +73,8 @@ async fn qemu_and_the_guest_agent_are_asked_once_for_several_who_ask_at_once() {
     let reported = json!({"last-update": 7, "stats": {"stat-total-memory": 90, "stat-free-memory": u64::MAX}});
     fake.script("qom-get", Behaviour::Reply(reported));
     let (of_guest, agent) = agent().await;
-    let root =
-        json!({"name": "vda1", "mountpoint": "\u{7}".repeat(256), "type": "ext4", "used-bytes": 1, "total-bytes": 2, "disk": []});
+    let mountpoint = "\u{7}".repeat(256);
+    let root = json!({"name": "vda1", "mountpoint": mountpoint, "type": "ext4", "used-bytes": 1, "total-bytes": 2, "disk": []});
     let empty = json!({"name": "sr0", "mountpoint": "/media", "type": "iso9660", "disk": []});
     of_guest.on("guest-get-fsinfo", AgentBehaviour::Reply(json!([root, empty])));
     let machine = Machine::of(Some(monitor), Some(Arc::clone(&plan)), Some(agent));
