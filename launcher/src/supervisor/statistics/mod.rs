@@ -1,6 +1,7 @@
 //! What is counted of the machine, for the node agent's metrics: asked once for each scrape, of QEMU and of the guest agent side by side.
 //! Each of them has [`WITHIN`]; what is not there in time is left out. Nothing is asked while nobody scrapes.
 
+mod names;
 mod observe;
 
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use garboard_qmp::agent::{Agent, Filesystem, GuestText};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use names::Names;
+
 /// How long QEMU may take for all its answers, and the guest agent for its one.
 const WITHIN: Duration = Duration::from_millis(1500);
 /// How old an answer may be that is given again: several who scrape at once cost the guest no more than one.
@@ -29,8 +32,17 @@ pub(crate) struct Counters {
     plan: watch::Receiver<Option<Arc<LaunchPlan>>>,
     agent: watch::Receiver<Option<Agent>>,
     status: watch::Receiver<Status>,
-    /// The last answer. One question at a time.
-    last: Arc<Mutex<Option<(Instant, Statistics)>>>,
+    /// One question at a time.
+    last: Arc<Mutex<Last>>,
+}
+
+/// What is kept of earlier answers.
+#[derive(Default)]
+struct Last {
+    /// The last one.
+    answer: Option<(Instant, Statistics)>,
+    /// What file systems were called.
+    names: Names,
 }
 
 /// The ends of what is known of a machine.
@@ -55,13 +67,15 @@ impl Counters {
     /// The answer to a client.
     pub(super) async fn reply(&self) -> ControlReply {
         let mut last = self.last.lock().await;
-        if let Some((at, known)) = last.as_ref()
+        if let Some((at, known)) = last.answer.as_ref()
             && at.elapsed() < FRESH
         {
             return ControlReply::Statistics(Box::new(known.clone()));
         }
-        let counted = self.count().await;
-        *last = Some((Instant::now(), counted.clone()));
+        let mut counted = self.count().await;
+        let now = Instant::now();
+        counted.file_systems = last.names.few(counted.file_systems, now);
+        last.answer = Some((now, counted.clone()));
         ControlReply::Statistics(Box::new(counted))
     }
 
