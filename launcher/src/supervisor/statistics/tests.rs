@@ -17,7 +17,9 @@ fn plan() -> Arc<LaunchPlan> {
 struct Machine {
     counters: Counters,
     status: watch::Sender<Status>,
-    _ends: (watch::Sender<Option<Monitor>>, watch::Sender<Option<Arc<LaunchPlan>>>, watch::Sender<Option<Agent>>),
+    _monitor: watch::Sender<Option<Monitor>>,
+    _plan: watch::Sender<Option<Arc<LaunchPlan>>>,
+    _agent: watch::Sender<Option<Agent>>,
 }
 
 impl Machine {
@@ -27,7 +29,7 @@ impl Machine {
         let (agent_up, agent) = watch::channel(agent);
         let (status_known, status) = watch::channel(running(1));
         let counters = Counters::new(Sources { monitor, plan, agent, status });
-        Self { counters, status: status_known, _ends: (monitor_up, plan_known, agent_up) }
+        Self { counters, status: status_known, _monitor: monitor_up, _plan: plan_known, _agent: agent_up }
     }
 
     async fn counted(&self) -> Statistics {
