@@ -77,7 +77,7 @@ impl Streams {
     /// Adds the samples.
     pub(super) fn add(&self, to: &mut Exposition) {
         let open = self.lock();
-        let labels = |key: &ObjectKey| Labels::of(&[("namespace", &key.namespace), ("vmi", &key.name)]);
+        let labels = |key: &ObjectKey| Labels::of(&[("namespace", key.namespace.as_str()), ("vmi", key.name.as_str())]);
         for ((kind, instance), count) in &open.counts {
             to.add(kind.metric(), &labels(instance), f64::from(*count));
         }

@@ -104,7 +104,7 @@ impl Served {
             left_out += u64::from(!is_all);
             all.append(samples);
         }
-        let labels = Labels::of(&[("node", node)]);
+        let labels = Labels::of(&[("node", node.as_str())]);
         all.add(&catalogue::INFO, &Labels::of(&[("kubeversion", self.sources.version)]), 1.0);
         all.add(&catalogue::NODE_MACHINES, &labels, as_float(running));
         all.add(&catalogue::NODE_UNANSWERED, &labels, as_float(unanswered));

@@ -109,7 +109,8 @@ fn of_devices(to: &mut Exposition, labels: &Labels, process: &Process, statistic
 }
 
 fn labels(machine: &Machine, node: &str) -> Labels {
-    let own = Labels::of(&[("node", node), ("namespace", &machine.pod.namespace), ("name", &machine.pod.vmi)]);
+    let LauncherPod { namespace, vmi, .. } = &machine.pod;
+    let own = Labels::of(&[("node", node), ("namespace", namespace.as_str()), ("name", vmi.as_str())]);
     let written = machine.vmi.as_ref().and_then(|vmi| vmi.metadata.labels.as_ref());
     // Two names may become one; the first one counts.
     let mut named = BTreeMap::new();
