@@ -20,6 +20,11 @@ LINES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
         re.compile(r"^(\s*image: )\S+/garboard/([a-z]+):\S+$"),
         lambda found: found[1] + IMAGE % found[2],
     ),
+    # What monitoring asks, by its name.
+    (
+        re.compile(r"^(\s*(?:serverName|replacement): garboard-\w+\.)garboard(\.svc(?::\d+)?)$"),
+        lambda found: found[1] + NAMESPACE + found[2],
+    ),
     (re.compile(r"^(\s*imagePullPolicy: )Never$"), lambda found: found[1] + PULL_POLICY),
 ]
 PULL_SECRETS = """\
@@ -63,7 +68,7 @@ VALUES = {
 NAMESPACE_FILE = "namespace.yaml"
 NAMESPACE_NAME = re.compile(r"^(  name: )garboard$", re.M)
 # What is installed only where a value says so: the file, and the value.
-OPTIONAL = {"dashboard.yaml": "dashboard.enabled"}
+OPTIONAL = {"dashboard.yaml": "dashboard.enabled", "monitoring.yaml": "monitoring.enabled"}
 # The dashboard's certificate may be in a Secret of the administrator's; browsers may reach it by names of theirs.
 OWN_CERTIFICATE = ".Values.dashboard.tlsSecret"
 CERTIFICATE = re.compile(r"^( *secretName: )(garboard-dashboard)$")

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::durations::Reconciles;
 use crate::events::{Events, NewEvent};
+use crate::metrics::Measured;
 use crate::settings::Settings;
 use crate::stores::Unreadable;
 
@@ -70,6 +71,8 @@ pub struct Context {
     pub of_build: &'static str,
     /// How long reconciliations took.
     pub reconciles: Arc<Reconciles>,
+    /// What is counted for Prometheus.
+    pub metrics: Arc<Measured>,
 }
 
 impl Context {
@@ -82,8 +85,10 @@ impl Context {
         version: &'static str,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (events, publishing) = Events::new(client.clone());
-        let (of_build, reconciles) = ("", Arc::default());
-        (Self { client, events, launcher_image, settings, namespace, version, of_build, reconciles }, publishing)
+        let (of_build, reconciles, metrics) = ("", Arc::default(), Arc::default());
+        let context =
+            Self { client, events, launcher_image, settings, namespace, version, of_build, reconciles, metrics };
+        (context, publishing)
     }
 
     /// What this program was built of.

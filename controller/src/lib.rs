@@ -26,6 +26,7 @@ pub mod events;
 pub mod health;
 pub mod kubevirt;
 pub mod lease;
+pub mod metrics;
 pub mod nodes;
 pub mod pod;
 pub mod reconciler;

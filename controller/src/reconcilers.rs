@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
+use crate::metrics::{Leading, Measured};
 use crate::reconciler::{self, Queue};
 use crate::stores::{
     Cached, DataVolumes, Instances, Kind, Known, Machines, ObjectKey, Pods, ReplicaSets, UNSERVED, VolumeClaims,
@@ -61,6 +62,7 @@ struct Queues {
     replica_sets: Queue<ReplicaSets>,
     known_sets: Known<ReplicaSets>,
     launchers: upgrade::Changed,
+    metrics: Arc<Measured>,
 }
 
 impl Queues {
@@ -77,6 +79,7 @@ impl Queues {
     /// A machine looks at the instance that has its name, also if another client made it; a set at those that it controls, and at
     /// those without a controller that it selects.
     fn instance_changed(&self, object: &Cached<Instances>) {
+        self.metrics.phases.changed(object);
         let ObjectKey { namespace, name } = object.key();
         self.instances.push(&namespace, &name);
         self.machines.push(&namespace, &name);
@@ -166,6 +169,7 @@ pub async fn run(context: Context) {
         replica_sets: set_queue,
         known_sets: replica_sets.clone(),
         launchers,
+        metrics: Arc::clone(&context.metrics),
     };
     let (claims, claim_filler) = Known::<VolumeClaims>::new();
     let (served, data_volumes) = watch::channel(None);
@@ -179,6 +183,9 @@ pub async fn run(context: Context) {
         waiting: Waiting::default(),
         histories: PodHistories::beginning(jiff::Timestamp::now()),
     });
+    // Until this future ends, or is dropped.
+    let stores = Leading { machines: machines.clone(), instances: instances.clone(), pods: pods.clone() };
+    let _leads = leader.context.metrics.lead(stores);
     let mut parts = JoinSet::new();
     let (to, api) = (queues.clone(), Api::all(client.clone()));
     parts.spawn(async move { machine_filler.follow(api, pages(), |each| to.machine_changed(each)).await });

@@ -33,6 +33,7 @@ pub mod heartbeat;
 pub mod identity;
 pub mod labels;
 pub mod launchers;
+pub mod metrics;
 pub mod mirror;
 mod network;
 pub mod order;

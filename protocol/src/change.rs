@@ -43,6 +43,7 @@ impl ControlRequest {
             Self::Status
             | Self::Watch
             | Self::Guest { .. }
+            | Self::Statistics
             | Self::Console { .. }
             | Self::Vnc { .. }
             | Self::UsbRedir

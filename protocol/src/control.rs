@@ -10,6 +10,7 @@ use crate::exit::{ExitCause, ExitReport};
 use crate::guest::{GuestReport, GuestSubject};
 use crate::number::Number;
 use crate::position::{Begun, Resume};
+use crate::statistics::Statistics;
 
 /// Viewers of a console that are no session, of one machine at once. Few: each may be one of its connections at the node's agent, which
 /// sessions and requests need too.
@@ -48,6 +49,8 @@ pub enum ControlRequest {
         /// What is asked.
         about: GuestSubject,
     },
+    /// Answer with what is counted of the machine: `Statistics`. A supervisor of a version before denies it.
+    Statistics,
     /// Attach to the first serial port; the reply is `Streaming`, then scroll-back, then live bytes.
     Console {
         /// Whether this viewer may type.
@@ -124,6 +127,7 @@ names! {
     Self::Freeze { .. } => "freeze",
     Self::Unfreeze => "unfreeze",
     Self::Guest { .. } => "guest",
+    Self::Statistics => "statistics",
     Self::Console { .. } => "console",
     Self::Vnc { .. } => "vnc",
     Self::UsbRedir => "usbRedir",
@@ -256,6 +260,8 @@ pub enum ControlReply {
     Healthy,
     /// What the guest agent reports.
     Guest(Box<GuestReport>),
+    /// What is counted of the machine.
+    Statistics(Box<Statistics>),
     /// No, and why.
     Denied {
         /// The reason, for a person.

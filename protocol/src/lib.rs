@@ -33,6 +33,7 @@ pub mod position;
 pub mod probe;
 pub mod record;
 pub mod session;
+pub mod statistics;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;

@@ -40,7 +40,11 @@ pub(super) const INSTALLATION: &[Line] = &[
     unfollowed("", "imageRegistry imageTag productComponent productName productVersion", IMAGES),
     unfollowed("", "imagePullSecrets", "the pods of Garboard pull images with the Secrets of their service accounts"),
     unfollowed("", "customizeComponents infra", OWN_PARTS),
-    unfollowed("", "monitorAccount monitorNamespace serviceMonitorNamespace", "Garboard has no metrics yet"),
+    unfollowed(
+        "",
+        "monitorAccount monitorNamespace serviceMonitorNamespace",
+        "what Prometheus needs is installed in the namespace of Garboard",
+    ),
     unfollowed("", "synchronizationPort workloadUpdateStrategy", NOT_MOVED),
     unfollowed("", "uninstallStrategy", "`garboard cluster uninstall` decides what goes"),
     relied_upon("", "workloads", "write a `nodeSelector` into the machines, or taint the other nodes"),

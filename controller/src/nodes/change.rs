@@ -99,6 +99,7 @@ impl<'a> NumberedChange<'a> {
             | ControlReply::Resumed(_)
             | ControlReply::Healthy
             | ControlReply::Guest(_)
+            | ControlReply::Statistics(_)
             | ControlReply::Denied { .. } => Err(ControlError::NoStatus),
         }
     }

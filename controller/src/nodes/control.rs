@@ -127,6 +127,7 @@ pub(super) const fn answer_within(request: &ControlRequest) -> Duration {
         | ControlRequest::Reset
         | ControlRequest::SoftReboot
         | ControlRequest::Guest { .. }
+        | ControlRequest::Statistics
         | ControlRequest::Console { .. }
         | ControlRequest::Vnc { .. }
         | ControlRequest::UsbRedir

@@ -47,7 +47,8 @@ pub(super) async fn read(
         | ControlReply::Streaming
         | ControlReply::Session
         | ControlReply::Resumed(_)
-        | ControlReply::Healthy => Err(unexpected()),
+        | ControlReply::Healthy
+        | ControlReply::Statistics(_) => Err(unexpected()),
     }
 }
 

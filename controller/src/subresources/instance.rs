@@ -131,7 +131,8 @@ async fn carry_out(
         | ControlReply::Session
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
-        | ControlReply::Guest(_) => Err(unexpected()),
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_) => Err(unexpected()),
     }
 }
 

@@ -18,7 +18,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use super::instance::{LONGEST_REASON, instance, place, unanswered, unexpected};
 use super::relay::{self, Reader, Then, Writer};
 use super::server::Serving;
+use crate::metrics::StreamKind;
 use crate::nodes::control::{Requester, ask};
+use crate::stores::ObjectKey;
 use crate::vmi::history::Place;
 
 /// How long QEMU may take for a command: with the way to it, less than a request has in all. What takes longer needs a session.
@@ -51,7 +53,9 @@ pub(super) async fn session(
     let stream = opened(serving, &place, by, level).await?;
     drop(asking);
     tracing::info!(?level, "a QMP session is opened");
+    let counted = serving.context.metrics.streams.open(StreamKind::Qmp, ObjectKey::new(call.namespace, call.name));
     let (reader, writer) = tokio::io::split(stream);
+    let turn = turn.counted(counted);
     Ok(relay::answer(socket, Reader::new(reader), Writer::new(writer, Then::Close), turn))
 }
 
@@ -94,7 +98,8 @@ async fn opened(serving: &Serving, place: &Place, by: &Requester, level: QmpLeve
         | ControlReply::Session
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
-        | ControlReply::Guest(_) => Err(unexpected()),
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_) => Err(unexpected()),
     }
 }
 

@@ -54,7 +54,8 @@ pub(super) async fn take(
         | ControlReply::Session
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
-        | ControlReply::Guest(_) => return Err(unexpected()),
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_) => return Err(unexpected()),
     }
     let mut picture = Picture { stream, passed_on: 0, end: Vec::new(), _turn: turn };
     // Once an answer has begun, an error can only end the connection.

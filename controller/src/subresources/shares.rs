@@ -7,6 +7,7 @@ use super::limits::{
     HERE_OF_A_NAMESPACE, LARGE_BODIES, REQUESTS_OF_A_NAMESPACE, REQUESTS_OF_A_USER, WAITING_OF_A_USER,
 };
 use super::turns::{Turn, Turns};
+use crate::metrics::Counted;
 
 /// Requests that wait or are answered.
 #[derive(Clone)]
@@ -88,7 +89,7 @@ impl Streams {
     /// A stream of a user to a machine of a namespace.
     pub(super) fn take(&self, user: &str, namespace: &str) -> Option<StreamTurn> {
         let own = [self.users.take(user)?, self.namespaces.take(namespace)?];
-        Some(StreamTurn { _all: self.all.take("")?, _own: own, _on_node: None })
+        Some(StreamTurn { _all: self.all.take("")?, _own: own, _on_node: None, _counted: None })
     }
 
     /// The same through the agent of a node.
@@ -104,6 +105,14 @@ pub(super) struct StreamTurn {
     _all: Turn,
     _own: [Turn; 2],
     _on_node: Option<[Turn; 2]>,
+    _counted: Option<Counted>,
+}
+
+impl StreamTurn {
+    /// It is counted for as long.
+    pub(super) fn counted(self, counted: Counted) -> Self {
+        Self { _counted: Some(counted), ..self }
+    }
 }
 
 #[cfg(test)]

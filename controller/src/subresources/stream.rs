@@ -19,7 +19,19 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::instance::{LONGEST_REASON, instance as get_instance, place, unanswered, unexpected};
 use super::relay::{self, Next, READ_AT_ONCE, Reader, Source, Then, Writer};
 use super::server::Serving;
+use super::shares::StreamTurn;
+use crate::metrics::StreamKind;
 use crate::nodes::control::{Requester, ask};
+use crate::stores::ObjectKey;
+
+/// What it is counted as.
+const fn kind(which: Which) -> StreamKind {
+    match which {
+        Which::Console => StreamKind::Console,
+        Which::Vnc => StreamKind::Vnc,
+        Which::UsbRedir => StreamKind::UsbRedir,
+    }
+}
 
 /// How the reason of a session that is over begins. KubeVirt's close has no frame, so that programs that use its client look for this
 /// word in the error, of which the reason is a part.
@@ -58,20 +70,22 @@ pub(super) async fn open(
     drop(asking);
     let (reader, writer) = tokio::io::split(stream);
     let writer = Writer::new(writer, Then::Close);
+    let instance = ObjectKey::new(call.namespace, call.name);
+    let open = |turn: StreamTurn| turn.counted(serving.context.metrics.streams.open(kind(which), instance));
     match reply {
         ControlReply::Session => {
             tracing::info!(?session, "a stream is opened");
-            Ok(relay::answer(socket, SessionParts::of(reader, None), writer, turn))
+            Ok(relay::answer(socket, SessionParts::of(reader, None), writer, open(turn)))
         }
         ControlReply::Resumed(begun) => {
             tracing::info!(?session, resumed = begun.resumed, "a console is opened");
             let begun = names_place.then_some(begun);
-            Ok(relay::answer(socket, SessionParts::of(reader, begun), writer, turn))
+            Ok(relay::answer(socket, SessionParts::of(reader, begun), writer, open(turn)))
         }
         // One of several: a slot for a USB device, or what a supervisor of a version before sessions has.
         ControlReply::Streaming => {
             tracing::info!("a stream is opened");
-            Ok(relay::answer(socket, Reader::new(reader), writer, turn))
+            Ok(relay::answer(socket, Reader::new(reader), writer, open(turn)))
         }
         ControlReply::Denied { reason } => Err(denied(which, session, &reason)),
         ControlReply::Status(_)
@@ -79,7 +93,8 @@ pub(super) async fn open(
         | ControlReply::AlreadySo
         | ControlReply::Done
         | ControlReply::Healthy
-        | ControlReply::Guest(_) => Err(unexpected()),
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_) => Err(unexpected()),
     }
 }
 

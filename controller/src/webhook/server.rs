@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -116,6 +117,7 @@ async fn answer_evict(
     State(serving): State<Arc<Serving>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
+    let began = Instant::now();
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
     let judging = async {
         let response = eviction::evict(&serving.context, &request).await;
@@ -123,6 +125,7 @@ async fn answer_evict(
         response
     };
     let response = judging.instrument(span(&request)).await;
+    serving.context.metrics.admissions.evict.observe(began.elapsed().as_secs_f64());
     Ok(Json(response.into_review()))
 }
 
@@ -140,19 +143,24 @@ async fn answer_mutate(
     State(serving): State<Arc<Serving>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
-    let now = jiff::Timestamp::now();
+    let (began, now) = (Instant::now(), jiff::Timestamp::now());
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
     let presets = Some(&serving.presets);
-    answer(&serving.context, presets, request, |request, context| mutate(request, context, now)).await
+    let answered = answer(&serving.context, presets, request, |request, context| mutate(request, context, now)).await;
+    serving.context.metrics.admissions.mutate.observe(began.elapsed().as_secs_f64());
+    answered
 }
 
 async fn answer_validate(
     State(serving): State<Arc<Serving>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
+    let began = Instant::now();
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
     // What presets give is written by then.
-    answer(&serving.context, None, request, validate).await
+    let answered = answer(&serving.context, None, request, validate).await;
+    serving.context.metrics.admissions.validate.observe(began.elapsed().as_secs_f64());
+    answered
 }
 
 async fn answer(

@@ -29,6 +29,7 @@ use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Context, Environment};
 use super::screenshot::Screen;
 use super::session::ScreenSession;
+use super::statistics::{Counters, Sources};
 use super::usb_redirection::{self, Slots};
 use super::{broker, credentials, guest_agent, monitor, network, qemu_log};
 
@@ -47,6 +48,7 @@ pub(crate) struct ControlReceivers {
     agent: watch::Sender<Option<Agent>>,
     monitor: watch::Sender<Option<Monitor>>,
     usb: watch::Sender<Option<Slots>>,
+    plan: watch::Sender<Option<Arc<LaunchPlan>>>,
     status: watch::Receiver<Status>,
 }
 
@@ -61,10 +63,13 @@ pub(crate) fn open_channels(
     let (agent_up, agent) = watch::channel(None);
     let (monitor_up, monitor) = watch::channel(None);
     let (usb_known, usb) = watch::channel(None);
-    let (screen, screenshot) = (ScreenSession::default(), Arc::new(Screen::new(monitor)));
+    let (plan_known, plan) = watch::channel(None);
+    let (screen, screenshot) = (ScreenSession::default(), Arc::new(Screen::new(monitor.clone())));
     let known = status.clone();
     let qmp_places = Arc::new(Semaphore::new(MAX_QMP_CLIENTS));
-    let senders = ControlSenders { requests, status, console, vnc, qmp, qmp_places, agent, screen, screenshot, usb };
+    let counters = Counters::new(Sources { monitor, plan, agent: agent.clone(), status: status.clone() });
+    let senders =
+        ControlSenders { requests, status, console, vnc, qmp, qmp_places, agent, screen, screenshot, usb, counters };
     let receivers = ControlReceivers {
         console: console_station,
         vnc: vnc_station,
@@ -72,6 +77,7 @@ pub(crate) fn open_channels(
         agent: agent_up,
         monitor: monitor_up,
         usb: usb_known,
+        plan: plan_known,
         status: known,
     };
     (senders, receivers)
@@ -130,6 +136,7 @@ pub(crate) async fn machine(
         RetryPolicy::GivenUp => Live::begin(&own, &plan),
         RetryPolicy::TriedAgain => Live::resume(&own, &plan),
     };
+    receivers.plan.send_replace(Some(Arc::clone(&plan)));
     report_plan(context, &plan, &interfaces).await;
     tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
     tokio::spawn(qemu_log::run(context.clone()));

@@ -23,6 +23,7 @@ use super::console::Attach;
 use super::driver::{Client, Offer, Outcome};
 use super::screenshot::{Pointer, Screen};
 use super::session::{self, ScreenSession};
+use super::statistics::Counters;
 use super::trace::Cause;
 use super::usb_redirection::{self, KnownSlots};
 use super::{console_client, guest_probe, guest_report, numbered};
@@ -81,6 +82,8 @@ pub(crate) struct ControlSenders {
     pub(crate) screenshot: Arc<Screen>,
     /// The slots for USB redirection.
     pub(crate) usb: KnownSlots,
+    /// What is counted of it.
+    pub(crate) counters: Counters,
 }
 
 /// Accepts connections for as long as the supervisor lives.
@@ -203,6 +206,7 @@ async fn serve_request(
             let found = guest_report::ask(about, &senders.agent, &senders.status).await;
             answer(&mut stream, &found.unwrap_or_else(denied)).await
         }
+        ControlRequest::Statistics => answer(&mut stream, &senders.counters.reply().await).await,
         ControlRequest::Console { access, session, resume } => {
             tracing::info!(
                 ?access,

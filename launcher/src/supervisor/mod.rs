@@ -31,6 +31,7 @@ mod seed;
 mod serial_log;
 mod served;
 mod session;
+mod statistics;
 mod trace;
 mod usb_redirection;
 

@@ -89,7 +89,8 @@ impl Machine {
             | ControlReply::Session
             | ControlReply::Resumed(_)
             | ControlReply::Healthy
-            | ControlReply::Guest(_) => Err(VirshError::Answer),
+            | ControlReply::Guest(_)
+            | ControlReply::Statistics(_) => Err(VirshError::Answer),
         }
     }
 

@@ -28,7 +28,8 @@ pub(super) fn ask(machine: &Machine, command: &str, pretty: bool) -> Result<Stri
         | ControlReply::Session
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
-        | ControlReply::Guest(_) => return Err(VirshError::Answer),
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_) => return Err(VirshError::Answer),
     }
     stream.get_ref().set_read_timeout(Some(PATIENCE)).map_err(VirshError::Supervisor)?;
     // QEMU's greeting, and the end of its negotiation.

@@ -15,6 +15,9 @@ use garboard_protocol::namespaces::NamespaceReport;
 use garboard_protocol::number::Number;
 use garboard_protocol::position::{Begun, Position, Resume};
 use garboard_protocol::record::{RunRecord, RunStep};
+use garboard_protocol::statistics::{
+    BalloonStatistics, DiskStatistics, FileSystemStatistics, OperationStatistics, Statistics, TappedInterface,
+};
 use garboard_protocol::testing::AUDIT_ID;
 use serde_json::{Value, json};
 
@@ -135,6 +138,7 @@ samples!(control_requests, ControlRequest, {
     "asked-freeze.json": ControlRequest::Freeze { .. } => ControlRequest::Freeze { thaw_after_seconds: Some(300) },
     "asked-unfreeze.json": ControlRequest::Unfreeze => ControlRequest::Unfreeze,
     "asked-guest.json": ControlRequest::Guest { .. } => ControlRequest::Guest { about: GuestSubject::Info },
+    "asked-statistics.json": ControlRequest::Statistics => ControlRequest::Statistics,
     "asked-console.json": ControlRequest::Console { .. } =>
         ControlRequest::Console {
             access: ConsoleAccess::TakeOver,
@@ -165,8 +169,46 @@ samples!(control_replies, ControlReply, {
     "answered-healthy.json": ControlReply::Healthy => ControlReply::Healthy,
     "answered-guest.json": ControlReply::Guest(_) =>
         ControlReply::Guest(Box::new(serde_json::from_value(guest_report()).unwrap())),
+    "answered-statistics.json": ControlReply::Statistics(_) => ControlReply::Statistics(Box::new(statistics())),
     "answered-denied.json": ControlReply::Denied { .. } => ControlReply::Denied { reason: "no".to_owned() },
 });
+
+fn statistics() -> Statistics {
+    let operation = OperationStatistics { operations: 1, bytes: 2, nanoseconds: 3 };
+    let disk = DiskStatistics {
+        volume: "root".to_owned(),
+        read: operation.clone(),
+        write: operation.clone(),
+        flush: operation,
+    };
+    let interface = TappedInterface { name: "default".to_owned(), tap: "tap0".to_owned() };
+    let file_system = FileSystemStatistics {
+        name: "vda1".to_owned(),
+        mountpoint: "/".to_owned(),
+        kind: "ext4".to_owned(),
+        total_bytes: 2,
+        used_bytes: 1,
+    };
+    let balloon = BalloonStatistics {
+        actual_bytes: Some(1),
+        total_bytes: Some(2),
+        free_bytes: Some(3),
+        available_bytes: Some(4),
+        cached_bytes: Some(5),
+        swap_in_bytes: Some(6),
+        swap_out_bytes: Some(7),
+        major_faults: Some(8),
+        minor_faults: Some(9),
+    };
+    Statistics {
+        paused: true,
+        memory_bytes: 1,
+        balloon: Some(balloon),
+        disks: vec![disk],
+        interfaces: vec![interface],
+        file_systems: vec![file_system],
+    }
+}
 
 fn position() -> Position {
     Position { epoch: "5e1f".to_owned(), offset: 1007 }

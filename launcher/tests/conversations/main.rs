@@ -109,6 +109,7 @@ fn play(environment: Environment) -> Vec<Line> {
     answered(&machine, ControlRequest::Freeze { thaw_after_seconds: Some(300) }, "denied");
     answered(&machine, ControlRequest::Unfreeze, "denied");
     answered(&machine, ControlRequest::BackupHook { step: BackupStep::Freeze }, "alreadySo");
+    answered(&machine, ControlRequest::Statistics, "statistics");
     answered(&machine, ControlRequest::Guest { about: GuestSubject::Info }, "denied");
     if environment == Environment::Pod {
         assert_eq!(machine.ask_through_agent(ControlRequest::Status)["answer"], "status");
@@ -137,9 +138,9 @@ fn expect_messages(environment: Environment, lines: &[Line]) {
         (
             Socket::Control,
             End::Client,
-            "backupHook console freeze guest pause qmp reset screenshot softReboot status stop unfreeze unpause usbRedir vnc watch",
+            "backupHook console freeze guest pause qmp reset screenshot softReboot statistics status stop unfreeze unpause usbRedir vnc watch",
         ),
-        (Socket::Control, End::Supervisor, "alreadySo denied queued resumed session status streaming"),
+        (Socket::Control, End::Supervisor, "alreadySo denied queued resumed session statistics status streaming"),
     ];
     let own: &[_] = match environment {
         Environment::Pod => &[

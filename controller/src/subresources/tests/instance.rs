@@ -94,6 +94,7 @@ impl Played {
             ControlRequest::Guest { .. } => ControlReply::Denied { reason: "the agent is busy".to_owned() },
             ControlRequest::Stop { .. }
             | ControlRequest::Unpause
+            | ControlRequest::Statistics
             | ControlRequest::Vnc { session: Session::None }
             | ControlRequest::Probe { .. }
             | ControlRequest::BackupHook { .. } => panic!("no test sends {asked:?}"),

@@ -48,6 +48,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
     {"ask": "freeze", "thaw_after_seconds": 300},
     {"ask": "unfreeze"},
     {"ask": "guest", "about": "info"},
+    {"ask": "statistics"},
     {"ask": "vnc"},
     {"ask": "usbRedir"},
     {"ask": "screenshot"},
