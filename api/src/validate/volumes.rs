@@ -5,6 +5,7 @@
 use super::addresses::image_path_problem;
 use super::cloud_init;
 use super::names::subdomain_problem;
+use super::networks;
 use super::report::{Report, duplicate, invalid, not_found, required, unsupported};
 use super::subject::{Subject, text};
 use crate::cluster::Gate;
@@ -151,7 +152,18 @@ fn files(subject: &Subject<'_>, volume: &Volume, at: &FieldPath, report: &mut Re
     }
     if let Some(source) = &volume.iscsi {
         iscsi(source, &at.child("iscsi"), report);
+        if gives_its_address_away(subject) {
+            let text = "QEMU reaches no target: the bridge gives the pod's address to the guest";
+            report.push(invalid(at.child("iscsi"), text).instead("write `masquerade: {}` for the interface"));
+        }
     }
+}
+
+/// Whether the pod's address is the guest's, so that nothing in the pod has one.
+fn gives_its_address_away(subject: &Subject<'_>) -> bool {
+    let is_of_pod = |name: &str| networks::of_interface(subject, name).is_some_and(|network| network.pod.is_some());
+    let interfaces = &subject.spec.domain.devices.interfaces;
+    interfaces.iter().any(|interface| interface.bridge.is_some() && is_of_pod(&interface.name))
 }
 
 /// The parts of a portal: host, in brackets where it is an IPv6 address, and port.
@@ -163,7 +175,10 @@ pub fn iscsi_portal(portal: &str) -> Option<(&str, u16)> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let is_fit = match bare {
         Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte)),
+        None => {
+            (1..=253).contains(&host.len())
+                && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
+        }
     };
     let port = port.map_or(Some(USUAL_PORT), |port| port.parse().ok().filter(|port| *port > 0))?;
     is_fit.then_some((host, port))
@@ -253,6 +268,7 @@ mod tests {
             json!({"serviceAccount": {"serviceAccountName": "sa"}}),
             json!({"sysprep": {"secret": {"name": "s"}}}),
             json!({"memoryDump": {"claimName": "c"}}),
+            json!({"iscsi": {"targetPortal": "storage.example", "iqn": "eui.02004567A425678D", "secretRef": {"name": "s"}}}),
         ] {
             let mut volume = source;
             volume["name"] = json!("root");
@@ -348,6 +364,13 @@ mod tests {
                 "runs already",
             ),
         ]);
+    }
+
+    #[test]
+    fn a_disk_on_iscsi_needs_an_address_of_the_pod() {
+        let volume = json!({"name": "root", "iscsi": {"targetPortal": "host", "iqn": "iqn.2017-01.io:x", "lun": 1}});
+        let bridge = ("spec.domain.devices.interfaces[0]", json!({"name": "default", "bridge": {}}));
+        refused(&[(&[(FIRST, volume), bridge], "spec.volumes[0].iscsi", "reaches no target")]);
     }
 
     #[test]

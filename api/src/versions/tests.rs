@@ -165,9 +165,18 @@ fn a_machine_of_libvirts_form_reads_back_as_it_was_written_while_it_is_so() {
     let back = |object: &Value| convert(object, "kubevirt.io/v1alpha1").unwrap();
     let mut stored = stored(&of_libvirt());
     assert_eq!(back(&stored), of_libvirt());
-    // Defaults that admission adds are no change.
+    // Defaults that admission adds are no change, and are there again when it is written back.
     stored["spec"]["template"]["spec"]["domain"]["firmware"] = json!({ "uuid": "u" });
-    assert_eq!(back(&stored), of_libvirt());
+    let mut old = back(&stored);
+    assert_eq!(old["spec"], of_libvirt()["spec"]);
+    assert_eq!(convert(&old, "kubevirt.io/v1").unwrap(), stored);
+    old["spec"]["domain"]["memory"]["value"] = json!(32);
+    old["spec"]["domain"]["type"] = Value::Null;
+    let changed = convert(&old, "kubevirt.io/v1").unwrap();
+    let template = &changed["spec"]["template"];
+    assert_eq!(template["spec"]["domain"]["memory"]["guest"], "32000000");
+    assert_eq!((&template["spec"]["domain"]["firmware"]["uuid"], template.get("metadata")), (&json!("u"), None));
+    assert_eq!(back(&changed)["spec"], old["spec"]);
     // What was changed in v1 is shown in part, and is whole when it comes back.
     stored["spec"]["template"]["spec"]["domain"]["memory"]["guest"] = json!("128Mi");
     let shown = back(&stored);
@@ -178,6 +187,35 @@ fn a_machine_of_libvirts_form_reads_back_as_it_was_written_while_it_is_so() {
     changed["spec"]["domain"]["memory"]["value"] = json!(1);
     let error = convert(&changed, "kubevirt.io/v1").unwrap_err();
     assert!(error.to_string().contains("change it in `kubevirt.io/v1`"), "{error}");
+}
+
+#[test]
+fn what_is_beside_a_machine_of_v1alpha1_has_a_bound_and_is_not_the_clients() {
+    let back = |object: &Value| convert(object, "kubevirt.io/v1alpha1").unwrap();
+    let machine = |text: &str| {
+        json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": { "name": "vm" },
+            "spec": { "runStrategy": "Halted", "template": { "spec": { "domain": {}, "hostname": text } } },
+        })
+    };
+    let mut small = machine("h");
+    assert_eq!(convert(&back(&small), "kubevirt.io/v1").unwrap(), small);
+    small["metadata"]["annotations"] = json!({ STORED_SPEC: "{\"forged\":1}" });
+    assert_eq!(back(&small), back(&machine("h")));
+    // An API server takes no more than 256 KiB of annotations, from a conversion too.
+    let large = back(&machine(&"x".repeat(256 << 10)));
+    assert_eq!(large["metadata"]["annotations"][STORED_SPEC], "\"too large\"");
+    for damaged in
+        [large["metadata"]["annotations"].clone(), json!({ STORED_SPEC: "{" }), json!({ STORED_SPEC: "null" })]
+    {
+        let mut object = large.clone();
+        object["metadata"]["annotations"] = damaged;
+        assert!(convert(&object, "kubevirt.io/v1").is_err(), "{}", object["metadata"]);
+    }
+    let full = "y".repeat((256 << 10) - STORED_SPEC.len());
+    let mut without_room = machine("h");
+    without_room["metadata"]["annotations"] = json!({ "a": full });
+    assert_eq!(back(&without_room)["metadata"]["annotations"].get(STORED_SPEC), None);
 }
 
 #[test]

@@ -25,16 +25,21 @@ fn seconds_east(zone: &str) -> Option<i64> {
         (None, Some(clock)) => (1, clock),
         (None, None) => return None,
     };
-    let seconds = clock.split(':').try_fold(0_i64, |sum, part| Some(sum * 60 + part.parse::<i64>().ok()?));
-    Some(sign * seconds?)
+    // With a colon it is one of ours: `UTC-3` is a name that a manifest has, and means hours.
+    let (hours, rest) = clock.split_once(':')?;
+    let (minutes, seconds) = rest.split_once(':')?;
+    let number = |part: &str| part.parse::<u16>().ok().map(i64::from);
+    Some(sign * ((number(hours)? * 60 + number(minutes)?) * 60 + number(seconds)?))
 }
 
 fn timers(input: Input<'_>) -> Vec<Element> {
     let arguments = input.arguments;
     let mut timers = Vec::new();
-    if arguments.member("-rtc", "clock").as_deref() == Some("vm") {
-        let policy = arguments.member("-rtc", "driftfix").map(|_| "catchup");
-        timers.push(present("rtc", "on").with_some("tickpolicy", policy).with("track", "guest"));
+    let is_of_guest = arguments.member("-rtc", "clock").as_deref() == Some("vm");
+    let policy = arguments.member("-rtc", "driftfix").map(|_| "catchup");
+    if is_of_guest || policy.is_some() {
+        let track = if is_of_guest { "guest" } else { "wall" };
+        timers.push(present("rtc", "on").with_some("tickpolicy", policy).with("track", track));
     }
     for name in ["hpet", "pit"] {
         timers.extend(arguments.member("-machine", name).map(|state| present(name, &state)));
@@ -58,7 +63,13 @@ mod tests {
 
     #[test]
     fn a_posix_zone_is_an_offset_the_other_way_round() {
-        let table = [("UTC-01:00:00", Some(3600)), ("UTC+01:01:01", Some(-3661)), ("Europe/Rome", None), ("UTC", None)];
+        let table = [
+            ("UTC-01:00:00", Some(3600)),
+            ("UTC+01:01:01", Some(-3661)),
+            ("Europe/Rome", None),
+            ("UTC", None),
+            ("UTC-3", None),
+        ];
         for (zone, seconds) in table {
             assert_eq!(seconds_east(zone), seconds, "{zone}");
         }

@@ -94,9 +94,9 @@ fn tables(input: Input<'_>) -> Vec<(&'static str, Options)> {
 
 fn sysinfo(tables: &[(&'static str, Options)]) -> Option<Element> {
     const FIELDS: [&str; 8] = ["manufacturer", "product", "version", "serial", "uuid", "sku", "family", "asset"];
-    let table = |(name, options): &(&'static str, Options)| {
+    let table = |&(name, ref options): &(&'static str, Options)| {
         let entry = |field: &&'static str| Some(Element::text("entry", options.get(field)?).with("name", field));
-        Element::new(*name).children(FIELDS.iter().filter_map(entry))
+        Element::new(name).children(FIELDS.iter().filter_map(entry))
     };
     let sysinfo = Element::new("sysinfo").with("type", "smbios").children(tables.iter().map(table));
     (!tables.is_empty()).then_some(sysinfo)

@@ -99,7 +99,7 @@ fn read_as_virsh(arguments: Vec<OsString>) -> ExitCode {
     let root = std::env::var_os(RUNTIME_VARIABLE).unwrap_or_else(|| RUN_DIRECTORY.into());
     let texts: Result<Vec<String>, _> = arguments.into_iter().map(OsString::into_string).collect();
     let unknown = |text: OsString| VirshError::Unknown(text.to_string_lossy().into_owned());
-    match texts.map_err(unknown).and_then(|texts| virsh::run(Path::new(&root), &texts)) {
+    match texts.map_err(unknown).and_then(|texts| virsh::run(Path::new(&root), &texts, VERSION)) {
         // Who closes the pipe has seen enough.
         Ok(text) => {
             let _ = std::io::stdout().write_all(text.as_bytes());

@@ -108,11 +108,12 @@ pub(super) fn parse(arguments: &[String]) -> Result<Command, VirshError> {
             "-v" | "--version" | "version" => return Ok(Command::Version),
             "-h" | "--help" | "help" => return Ok(Command::Help),
             // There is one place to connect to, and it is only read.
-            "-r" | "--readonly" | "-q" | "--quiet" => {}
+            "-r" | "--readonly" => {}
             "-c" | "--connect" => {
                 rest.next();
             }
             text if text.starts_with("--connect=") => {}
+            option if option.starts_with('-') => return Err(VirshError::Global(option.to_owned())),
             command => return parse_command(command, rest.collect()),
         }
     }
@@ -161,11 +162,16 @@ impl<'a> Line<'a> {
         for item in rest {
             match item {
                 // What stands behind them is an operand like others.
-                "--domain" | "--cmd" if self.command != "list" => {}
+                "--domain" if self.command != "list" => {}
+                "--cmd" if self.command == "qemu-monitor-command" => {}
                 option if self.known().contains(&option) => self.options.push(option),
-                option if option.starts_with("--") => {
-                    return Err(VirshError::Option { command: self.command, option: option.to_owned() });
-                }
+                option if option.starts_with("--") => match option.strip_prefix("--domain=") {
+                    Some(domain) if self.command != "list" => self.operands.push(domain),
+                    Some(_) | None => {
+                        let option = option.split('=').next().unwrap_or_default().to_owned();
+                        return Err(VirshError::Option { command: self.command, option });
+                    }
+                },
                 operand => self.operands.push(operand),
             }
         }

@@ -38,6 +38,9 @@ pub enum VirshError {
         /// What does it.
         instead: &'static str,
     },
+    /// An option before the command that is not here.
+    #[error("unsupported option '{0}'. See --help.")]
+    Global(String),
     /// An option that the command does not have here.
     #[error("command '{command}' doesn't support option {option}")]
     Option {
@@ -82,14 +85,14 @@ pub enum VirshError {
     NoQmp,
 }
 
-/// What a command line prints to standard output.
+/// What a command line prints to standard output; `version` is the program's.
 ///
 /// # Errors
 /// [`VirshError`].
-pub fn run(root: &Path, arguments: &[String]) -> Result<String, VirshError> {
+pub fn run(root: &Path, arguments: &[String], version: &str) -> Result<String, VirshError> {
     match arguments::parse(arguments)? {
         Command::Help => Ok(arguments::help()),
-        Command::Version => Ok(format!("{}\n", garboard_protocol::version!())),
+        Command::Version => Ok(format!("{version}\n")),
         Command::List { states, listed } => list(&Machine::all(root), states, listed),
         Command::DumpXml { domain, inactive } => {
             let machine = Machine::find(root, &domain)?;

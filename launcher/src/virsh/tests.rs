@@ -22,6 +22,7 @@ fn command_lines_are_libvirts() {
         ("domstate --domain default_hello --reason", Command::State { domain: domain(), reason: true }),
         ("domblklist default_hello --details", Command::Disks { domain: domain(), details: true }),
         ("domiflist default_hello", Command::Interfaces { domain: domain() }),
+        ("domiflist --domain=default_hello", Command::Interfaces { domain: domain() }),
         (
             "qemu-monitor-command default_hello --pretty {\"execute\":\"query-status\"}",
             Command::Monitor { domain: domain(), pretty: true, command: "{\"execute\":\"query-status\"}".to_owned() },
@@ -38,6 +39,9 @@ fn a_refusal_is_libvirts_or_names_what_to_use() {
         ("frob", "unknown command: 'frob'"),
         ("domstate", "command 'domstate' requires <domain> option"),
         ("list --title", "command 'list' doesn't support option --title"),
+        ("list --domain=x", "command 'list' doesn't support option --domain"),
+        ("domstate a --cmd", "command 'domstate' doesn't support option --cmd"),
+        ("-q list", "unsupported option '-q'. See --help."),
         ("list x", "unexpected data 'x'"),
         ("domiflist a b", "unexpected data 'b'"),
         ("qemu-monitor-command a", "command 'qemu-monitor-command' requires <cmd> option"),
@@ -66,10 +70,10 @@ fn a_machine_without_a_supervisor_is_listed_as_off_and_hidden_ones_are_not() {
     let machines = Machine::all(root.path());
     assert_eq!(machines.len(), 1);
     assert_eq!(state(machines[0].status().unwrap().as_ref()), ("shut off", "unknown"));
-    let nobody = run(root.path(), &split("list")).unwrap();
+    let nobody = run(root.path(), &split("list"), "1").unwrap();
     assert_eq!(nobody, " Id   Name   State\n--------------------\n\n");
-    assert!(run(root.path(), &split("domstate 2")).is_err());
-    assert!(matches!(run(root.path(), &split("domblklist 1")), Err(VirshError::File { .. })));
+    assert!(run(root.path(), &split("domstate 2"), "1").is_err());
+    assert!(matches!(run(root.path(), &split("domblklist 1"), "1"), Err(VirshError::File { .. })));
     std::fs::write(root.path().join("default/hello/supervisor/plan.json"), b"{}").unwrap();
     // In a pod the directory is the machine's own.
     let machines = Machine::all(&root.path().join("default/hello"));

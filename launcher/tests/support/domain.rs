@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use garboard_machine::argv::{Properties, Property};
-use garboard_machine::clock::{RtcBase, RtcClock};
+use garboard_machine::clock::{DriftFix, RtcBase, RtcClock};
 use garboard_machine::cpu::Switch;
 use garboard_machine::machine::{Machine, Vnc};
 use garboard_machine::memory::MEMORY_ALIGNMENT_BYTES;
@@ -484,7 +484,7 @@ fn compute_facts(plan: &LaunchPlan, machine: &Machine, facts: &mut Facts) {
         let zone = plan.environment.iter().find(|(name, _)| name == "TZ").map(|(_, zone)| zone.as_str());
         facts.insert(format!("clock {}", shift_of(zone.unwrap_or_default())));
     }
-    if rtc.clock == RtcClock::Vm {
+    if rtc.clock == RtcClock::Vm || rtc.driftfix == DriftFix::Slew {
         facts.insert("timer rtc yes".to_owned());
     }
     for (name, state) in [("hpet", machine.board.hpet), ("pit", machine.board.pit)] {

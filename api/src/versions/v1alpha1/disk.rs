@@ -156,9 +156,11 @@ fn iscsi(disk: &Disk, path: &str) -> Result<Value, ConversionError> {
         field(format!("{path}.source.name"), message, "write for example `iqn.2017-01.io.kubevirt:sn.42/2`")
     };
     let (iqn, lun) = unit.ok_or_else(no_unit)?;
-    let host = disk.source.host.name.as_str();
+    let host = &disk.source.host.name;
+    // libvirt has an IPv6 address without brackets.
+    let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.clone() };
     let portal = match &disk.source.host.port {
-        None => host.to_owned(),
+        None => host,
         Some(Port::Text(port)) => format!("{host}:{port}"),
         Some(Port::Number(port)) => format!("{host}:{port}"),
     };

@@ -72,7 +72,9 @@ pub(super) fn read<T: DeserializeOwned>(value: &Value, path: &str) -> Result<T, 
 pub(super) fn stored_spec(written: &Value) -> Result<Value, ConversionError> {
     let Spec { domain } = read(written, "spec")?;
     let domain: Domain = read(&domain, "spec.domain")?;
-    let mut stored = json!({ "memory": { "guest": bytes(&domain.memory)?.to_string() }, "devices": { "disks": [] } });
+    // A domain without interfaces has none; the usual one would be a bridge, which leaves QEMU no address for the disks.
+    let devices = json!({ "autoattachPodInterface": false });
+    let mut stored = json!({ "memory": { "guest": bytes(&domain.memory)?.to_string() }, "devices": devices });
     if let Some(Os { of }) = &domain.os {
         check_os(of)?;
         if let Some(machine) = &of.machine {

@@ -135,8 +135,10 @@ fn source(disk: &DiskPlan) -> Vec<Element> {
     let mut elements: Vec<Element> =
         disk.descriptor_sets.first().map(|set| opened(medium(disk), set)).into_iter().collect();
     if let Some(base) = disk.descriptor_sets.get(1).filter(|_| disk.overlay) {
+        let is_block = matches!(disk.source, DiskSource::EphemeralClaim { medium: Medium::BlockDevice, .. });
+        let kind = if is_block { "block" } else { "file" };
         let format = Element::new("format").with("type", disk.format.as_str());
-        let below = Element::new("backingStore").with("type", "file").child(format).child(opened("file", base));
+        let below = Element::new("backingStore").with("type", kind).child(format).child(opened(kind, base));
         elements.push(below.child(Element::new("backingStore")));
     }
     elements

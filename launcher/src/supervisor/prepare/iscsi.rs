@@ -32,10 +32,15 @@ pub(super) fn password(order: &Order, volume: &str) -> Result<OwnedFd, VolumeErr
     Ok(file.into())
 }
 
+/// What CHAP and the command line take of either, bytes.
+const LONGEST: usize = 255;
+
 /// A value of the Secret, without the line feed that an editor leaves at its end.
 fn value(order: &Order, volume: &str, key: &'static str) -> Result<String, VolumeError> {
     let mut files = files(order, volume)?;
     let text = files.remove(key).and_then(|bytes| String::from_utf8(bytes).ok());
     let text = text.map(|text| text.trim_end_matches(['\r', '\n']).to_owned());
-    text.filter(|text| !text.is_empty()).ok_or(VolumeError::Chap { key })
+    // QEMU would end a text at a NUL.
+    let is_fit = |text: &String| (1..=LONGEST).contains(&text.len()) && !text.chars().any(char::is_control);
+    text.filter(is_fit).ok_or(VolumeError::Chap { key })
 }

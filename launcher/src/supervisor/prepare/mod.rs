@@ -148,7 +148,7 @@ pub(crate) enum VolumeError {
     #[error(transparent)]
     Seed(#[from] seeds::SeedError),
     /// The Secret of a disk on iSCSI lacks what CHAP needs.
-    #[error("the Secret of `iscsi.secretRef` has no key `{key}`, or what it has is no text; add it")]
+    #[error("the Secret of `iscsi.secretRef` has no key `{key}` with a text of one line and at most 255 bytes; add it")]
     Chap {
         /// The key.
         key: &'static str,
