@@ -102,7 +102,7 @@ fn operation(form: Form, version: &str, route: &Route, path: &Path) -> Value {
     let described = Described::of(route);
     let suffix = if path.parameters.contains(&"protocol") { "WithProtocol" } else { "" };
     let of_path = path.parameters.iter().map(|name| form.parameter(name, "path", "string"));
-    let of_query = described.query.iter().map(|name| form.parameter(name, "query", "boolean"));
+    let of_query = described.query.iter().map(|(name, kind)| form.parameter(name, "query", kind));
     let mut operation = json!({
         "operationId": format!("{version}{}{suffix}", described.operation(route)),
         "parameters": of_path.chain(of_query).collect::<Vec<_>>(),
