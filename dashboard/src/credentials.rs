@@ -8,6 +8,7 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use garboard_kubectl::page;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 
@@ -85,7 +86,7 @@ fn of_protocol(headers: &HeaderMap) -> Option<Token> {
 
 /// The protocols that a websocket offers.
 pub fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    one(headers, SEC_WEBSOCKET_PROTOCOL.as_str()).into_iter().flat_map(|line| line.split(',')).map(str::trim)
+    page::protocols(one(headers, SEC_WEBSOCKET_PROTOCOL.as_str()))
 }
 
 #[cfg(test)]
