@@ -19,13 +19,13 @@ use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::credentials::Token;
 use crate::forward::{self, Body, ready};
 use crate::guard::{self, Hosts};
-use crate::looking::{self, Looking};
+use crate::looking::{self, DIAGNOSED_WITHIN, Looking};
 use crate::patient::Writing;
 use crate::places::{Place, Places};
 use crate::refusal::Refusal;
@@ -178,6 +178,7 @@ impl Server {
             namespace,
             garboard: Arc::clone(&self.garboard),
             questions: Arc::clone(&self.questions),
+            until: Instant::now() + DIAGNOSED_WITHIN,
             read: AtomicUsize::new(0),
         };
         let judged = tokio::task::spawn_blocking(move || {
