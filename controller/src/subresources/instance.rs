@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use garboard_api::conditions::Reason;
-use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{ControlReply, ControlRequest, Status};
 use garboard_protocol::text::printable;
@@ -134,6 +134,27 @@ async fn carry_out(
         | ControlReply::Healthy
         | ControlReply::Guest(_) => Err(unexpected()),
     }
+}
+
+/// Has a supervisor give its guest so many seconds for the stop that follows. A guest that does not run yet needs no time: it is not
+/// asked to shut down.
+pub(super) async fn prolong(
+    serving: &Serving,
+    vmi: &VirtualMachineInstance,
+    by: &Requester,
+    grace_seconds: u64,
+) -> Result<(), Refusal> {
+    if Phase::of(vmi) != Phase::Running {
+        return Ok(());
+    }
+    let change = Change { request: ControlRequest::Prolong { grace_seconds }, is_done: None, dry_run: false };
+    let denied = |refusal: Refusal| {
+        let Refusal::Conflict(why) = refusal else { return refusal };
+        Refusal::Conflict(format!(
+            "gracePeriod {grace_seconds} is more time than the running instance can be given: {why}"
+        ))
+    };
+    carry_out(serving, vmi, by, change).await.map_err(denied)
 }
 
 /// A freeze or a thaw that its supervisor denies has failed in the guest: KubeVirt's answer, with the name of its command.

@@ -185,6 +185,7 @@ async fn serve_request(
         }
         ControlRequest::Watch => watch_status(stream, senders.status).await,
         request @ (ControlRequest::Stop { .. }
+        | ControlRequest::Prolong { .. }
         | ControlRequest::Pause
         | ControlRequest::Unpause
         | ControlRequest::Reset
@@ -256,6 +257,7 @@ async fn carry_out(
         }
         Some(
             change @ (ChangeRequest::Stop(_)
+            | ChangeRequest::Prolong { .. }
             | ChangeRequest::Pause
             | ChangeRequest::Unpause
             | ChangeRequest::Reset
