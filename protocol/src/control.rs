@@ -29,6 +29,12 @@ pub enum ControlRequest {
         /// How.
         mode: StopMode,
     },
+    /// Give the guest more time for each stop from now on that names none of its own. Its pod has to be given as much. A supervisor of a version
+    /// before denies it.
+    Prolong {
+        /// Seconds that it has to power itself down. Less than it has already changes nothing.
+        grace_seconds: u64,
+    },
     /// Stop the vCPUs.
     Pause,
     /// Let the vCPUs run again.
@@ -120,6 +126,7 @@ names! {
     Self::Status => "status",
     Self::Watch => "watch",
     Self::Stop { .. } => "stop",
+    Self::Prolong { .. } => "prolong",
     Self::Pause => "pause",
     Self::Unpause => "unpause",
     Self::Reset => "reset",

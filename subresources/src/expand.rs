@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use garboard_api::fault::{MOST_LISTED, in_one_line};
 use garboard_api::instancetype::{self, Sizing};
 use garboard_api::{ClusterConfig, Fault, Kind, VirtualMachine, schema};
 use serde_json::{Value, json};
@@ -14,8 +15,6 @@ use crate::refusal::{Cause, Refusal};
 const KIND: &str = Kind::VirtualMachine.name();
 /// KubeVirt's message for what is none.
 const NOT_VALID: &str = "Object is not a valid VirtualMachine";
-/// The most faults of an answer.
-const MOST_CAUSES: usize = 10;
 /// The longest text of a fault, in characters: a path has the names that the request wrote.
 const LONGEST_CAUSE: usize = 400;
 
@@ -50,14 +49,10 @@ pub fn carried(namespace: &str, body: &[u8]) -> Result<VirtualMachine, Refusal> 
 
 /// `virtctl` prints the message alone: it has the faults, too.
 fn invalid(faults: &[Fault]) -> Refusal {
-    let texts: Vec<String> = faults.iter().take(MOST_CAUSES).map(|fault| shortened(&fault.to_string())).collect();
-    let more = match faults.len().saturating_sub(MOST_CAUSES) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    let message = format!("{NOT_VALID}: {}{more}", texts.join(", "));
-    let cause = |(fault, message): (&Fault, String)| Cause { field: shortened(&fault.field), message };
-    Refusal::BadObject { message, causes: faults.iter().zip(texts).map(cause).collect() }
+    let text = |fault: &Fault| shortened(&fault.to_string());
+    let message = format!("{NOT_VALID}: {}", in_one_line(faults, text));
+    let cause = |fault: &Fault| Cause { field: shortened(&fault.field), message: text(fault) };
+    Refusal::BadObject { message, causes: faults.iter().take(MOST_LISTED).map(cause).collect() }
 }
 
 fn shortened(text: &str) -> String {
@@ -176,8 +171,12 @@ mod tests {
             spec.extend((0..50).map(|number| ("x".repeat(5000) + &number.to_string(), json!(1))));
         });
         let Refusal::BadObject { message, causes } = carried("n", &body).unwrap_err() else { panic!("not refused so") };
-        assert_eq!(causes.len(), MOST_CAUSES);
-        assert!(message.ends_with(", and 40 more") && message.len() < 5000, "{} {message:.80}", message.len());
+        assert_eq!(causes.len(), MOST_LISTED);
+        assert!(
+            message.ends_with(", and 40 more validation errors") && message.len() < 5000,
+            "{} {message:.80}",
+            message.len()
+        );
     }
 
     #[test]

@@ -37,6 +37,27 @@ pub enum Action {
     Refuse(NotHere),
 }
 
+impl Action {
+    /// Whether it changes something, or reaches a launcher or its guest; others read objects, and decide.
+    #[must_use]
+    pub const fn is_more_than_a_look(&self) -> bool {
+        match self {
+            Self::Start
+            | Self::Stop
+            | Self::Restart
+            | Self::Ask(_)
+            | Self::Read(_)
+            | Self::Screenshot
+            | Self::Open(_)
+            | Self::Forward
+            | Self::Qmp(_)
+            | Self::QmpCommand(_)
+            | Self::CancelEvacuation => true,
+            Self::ExpandSpec | Self::ExpandVmSpec | Self::Refuse(_) => false,
+        }
+    }
+}
+
 /// What a supervisor is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Question {

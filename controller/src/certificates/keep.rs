@@ -115,13 +115,14 @@ async fn step(context: &Context) -> Result<Duration, KeepError> {
     let lives = Lifetimes::of(context.settings.borrow().certificates());
     let now = jiff::Timestamp::now();
     let published = Published::read(&context.client, &context.namespace).await?;
-    let decision = decide(&chain, lives, published.is_of(&chain, &context.namespace), now);
+    let is_published = published.is_of(&chain, &context.namespace);
+    let decision = decide(&chain, lives, is_published, now);
     let after = make::carry_out(&chain, &decision, lives, &names_of(SECRET, &context.namespace), now)?;
     if after != chain {
         store(&secrets, secret, &after, &decision).await?;
     }
     published.write(&context.client, &context.namespace, &after).await?;
-    let rest = dashboard::keep(context, &after, lives.serving, now).await.unwrap_or_else(|error| {
+    let rest = dashboard::keep(context, &after, lives.serving, is_published, now).await.unwrap_or_else(|error| {
         // That of the webhooks does not wait for it.
         tracing::warn!(error = %ErrorChain(&error), "the dashboard's certificate could not be renewed; tried again");
         Some(PROPAGATION)

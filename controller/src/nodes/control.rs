@@ -122,6 +122,7 @@ pub(super) const fn answer_within(request: &ControlRequest) -> Duration {
         ControlRequest::Status
         | ControlRequest::Watch
         | ControlRequest::Stop { .. }
+        | ControlRequest::Prolong { .. }
         | ControlRequest::Pause
         | ControlRequest::Unpause
         | ControlRequest::Reset

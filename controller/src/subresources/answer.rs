@@ -88,17 +88,17 @@ async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -
         Action::Start => {
             let options: StartOptions = options::read(body)?;
             let dry_run = options::is_dry_run(options.dry_run.as_ref())?;
-            power(serving, call, dry_run, |machine| power::start(machine, &options)).await
+            power(serving, call, &by, dry_run, |machine| power::start(machine, &options)).await
         }
         Action::Stop => {
             let options: StopOptions = options::read(body)?;
             let dry_run = options::is_dry_run(options.dry_run.as_ref())?;
-            power(serving, call, dry_run, |machine| power::stop(machine, &options)).await
+            power(serving, call, &by, dry_run, |machine| power::stop(machine, &options)).await
         }
         Action::Restart => {
             let options: RestartOptions = options::read(body)?;
             let dry_run = options::is_dry_run(options.dry_run.as_ref())?;
-            power(serving, call, dry_run, |machine| power::restart(machine, &options)).await
+            power(serving, call, &by, dry_run, |machine| power::restart(machine, &options)).await
         }
         Action::ExpandSpec => {
             let vm = machine(serving, call).await?;
@@ -138,6 +138,7 @@ async fn expanded(
 async fn power(
     serving: &Serving,
     call: &Call<'_>,
+    by: &Requester,
     dry_run: bool,
     decide: impl Fn(&Machine<'_>) -> Result<Change, Refusal>,
 ) -> Result<Response, Refusal> {
@@ -147,6 +148,9 @@ async fn power(
         let vm = machine(serving, call).await?;
         let vmi = instances.get_opt(call.name).await.map_err(internal)?;
         let change = decide(&Machine { vm: &vm, vmi: vmi.as_ref() })?;
+        if let (Some(longer), Some(vmi), false) = (&change.longer, &vmi, dry_run) {
+            instance::prolong(serving, vmi, by, longer.seconds).await?;
+        }
         match apply(serving, call, dry_run, &change, vmi.as_ref()).await {
             // Another writer was faster, most often the controller: it is decided anew, on what is there now.
             Err(Refusal::Conflict(_)) if attempts.next().is_some() => {}
@@ -171,6 +175,10 @@ async fn apply(
     change: &Change,
     vmi: Option<&VirtualMachineInstance>,
 ) -> Result<(), Refusal> {
+    // Before the stop: from then on the controller deletes the pod, with the time that it finds there.
+    if let Some(longer) = &change.longer {
+        write_time(serving, call, dry_run, json_patch(longer.instance_patch.clone())?).await.map_err(conflict)?;
+    }
     if let Some((part, patch)) = &change.patch {
         let machines: Api<VirtualMachine> = Api::namespaced(serving.context.client.clone(), call.namespace);
         let (patch, params) = (json_patch(patch.clone())?, patch_params(dry_run));
@@ -180,8 +188,15 @@ async fn apply(
         };
         patched.map_err(conflict)?;
     }
+    // After the stop: one that was refused leaves the time as it is.
     if let Some(patch) = &change.instance_patch {
-        shorten(serving, call, dry_run, patch).await?;
+        match write_time(serving, call, dry_run, json_patch(patch.clone())?).await {
+            // A controller of an earlier version may answer the webhook. The pod is ended at the shorter time all the same.
+            Err(kube::Error::Api(status)) if status.code == INVALID && !status.message.contains(TEST_FAILED) => {
+                tracing::warn!(error = %status.message, "the shorter time was not written into the instance");
+            }
+            outcome => outcome.map_err(conflict)?,
+        }
     }
     let pod = vmi.and_then(pod::name);
     if let (Some(seconds), Some(pod)) = (change.end_within, pod) {
@@ -197,19 +212,12 @@ async fn apply(
     Ok(())
 }
 
-/// Writes the shorter time of a stop into the instance, after the stop: one that was refused leaves it as it is. Of an instance
-/// that is gone there is nothing to hurry.
-async fn shorten(serving: &Serving, call: &Call<'_>, dry_run: bool, patch: &Value) -> Result<(), Refusal> {
+/// Writes the time of a stop into the instance. In one that is gone there is nothing to stop.
+async fn write_time(serving: &Serving, call: &Call<'_>, dry_run: bool, patch: Patch<()>) -> kube::Result<()> {
     let instances: Api<VirtualMachineInstance> = Api::namespaced(serving.context.client.clone(), call.namespace);
-    match instances.patch(call.name, &patch_params(dry_run), &json_patch(patch.clone())?).await {
-        Ok(_) => Ok(()),
+    match instances.patch(call.name, &patch_params(dry_run), &patch).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        // A controller of an earlier version may answer the webhook. The pod is ended at the shorter time all the same.
-        Err(kube::Error::Api(status)) if status.code == INVALID && !status.message.contains(TEST_FAILED) => {
-            tracing::warn!(error = %status.message, "the shorter time was not written into the instance");
-            Ok(())
-        }
-        Err(error) => Err(conflict(error)),
+        outcome => outcome.map(drop),
     }
 }
 

@@ -27,7 +27,7 @@ use super::limits::{
     WINDOW_OF_A_CONNECTION, WINDOW_OF_A_REQUEST,
 };
 use super::peer::PeerAcceptor;
-use super::shares::{Most, Requests, Streams};
+use super::shares::{Most, Rates, Requests, Streams};
 use super::trust;
 use super::turns::{Turn, Turns};
 use crate::certificates::serving::{Certificate, follow, tls};
@@ -48,6 +48,8 @@ pub(super) struct Serving {
     pub(super) header: watch::Receiver<Arc<RequestHeader>>,
     /// The shares of users and namespaces in requests.
     pub(super) requests: Requests,
+    /// How often they may ask.
+    pub(super) rates: Rates,
     /// What is asked of each instance at once: a launcher that does not answer holds back its own machine alone.
     asks: Turns,
     /// The shares of users and namespaces in streams.
@@ -76,6 +78,7 @@ impl Serving {
             context: Arc::new(context),
             header,
             requests: Requests::usual(),
+            rates: Rates::usual(),
             asks: Turns::new(ASKS_OF_AN_INSTANCE, WAITING_OF_AN_INSTANCE),
             streams: Streams::new(streams),
             nodes,

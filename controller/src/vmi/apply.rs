@@ -122,8 +122,8 @@ async fn take(
             Err(kube::Error::Api(status)) if status.is_already_exists() => is_this_one(leader, &pods, pod, uid).await?,
             Err(error) => return Err(while_trying("create the launcher pod")(error)),
         },
-        Step::DeletePod { name, uid } => {
-            if delete(&pods, name, uid).await? {
+        Step::DeletePod { name, uid, grace_seconds } => {
+            if delete(&pods, name, uid, *grace_seconds).await? {
                 let note = format!("deleted the pod {name}");
                 let events = [Some(NewEvent::normal(Reason::SuccessfulDelete, note)), leaving::shutting_down(vmi)];
                 events.into_iter().flatten().for_each(|event| context.record(&vmi.object_ref(&()), event));
@@ -132,7 +132,7 @@ async fn take(
         Step::ReplaceRejectedPod { name, uid: pod_uid, why } => {
             // First: without it the pod would pass for one that a user removed.
             leader.histories.rejected(uid);
-            if delete(&pods, name, pod_uid).await? {
+            if delete(&pods, name, pod_uid, None).await? {
                 let note = format!("the kubelet rejected the pod {name}, and another one is created: {why}");
                 context.record(&vmi.object_ref(&()), NewEvent::warning(Reason::FailedCreate, note));
             }
@@ -182,10 +182,11 @@ async fn is_this_one(leader: &Leader, pods: &Api<Pod>, wanted: &Pod, uid: &str) 
     Ok(())
 }
 
-/// Deletes this very pod; returns whether it was there.
-async fn delete(pods: &Api<Pod>, name: &str, uid: &str) -> Result<bool, ReconcileError> {
+/// Deletes this very pod, with so many seconds or its own; returns whether it was there.
+async fn delete(pods: &Api<Pod>, name: &str, uid: &str, grace_seconds: Option<i64>) -> Result<bool, ReconcileError> {
     let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-    let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
+    let grace_period_seconds = grace_seconds.and_then(|seconds| u32::try_from(seconds).ok());
+    let params = DeleteParams { preconditions: Some(only_this), grace_period_seconds, ..DeleteParams::default() };
     match pods.delete(name, &params).await {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),

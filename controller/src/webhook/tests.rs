@@ -252,15 +252,15 @@ fn what_a_guest_was_started_with_does_not_change() {
 }
 
 #[test]
-fn the_controller_alone_may_leave_a_guest_less_time() {
+fn the_controller_alone_may_give_a_guest_another_time() {
     let mut written = filled(&instance());
     written["spec"]["terminationGracePeriodSeconds"] = json!(45);
-    leaves_less_time(&filled(&instance()), 30);
-    leaves_less_time(&written, 45);
+    has_another_time(&filled(&instance()), 30);
+    has_another_time(&written, 45);
 }
 
 /// `own`: what it has, written or not.
-fn leaves_less_time(old: &Value, own: i64) {
+fn has_another_time(old: &Value, own: i64) {
     let with = |seconds: Value| {
         let mut new = old.clone();
         new["spec"]["terminationGracePeriodSeconds"] = seconds;
@@ -272,7 +272,8 @@ fn leaves_less_time(old: &Value, own: i64) {
     let table = [
         (controller, with(json!(0)), ""),
         (controller, with(json!(own - 1)), ""),
-        (controller, with(json!(own + 1)), "spec.terminationGracePeriodSeconds: "),
+        (controller, with(json!(own + 1)), ""),
+        ("me", with(json!(own + 1)), "spec.terminationGracePeriodSeconds: "),
         (controller, with(json!(-1)), "spec.terminationGracePeriodSeconds: "),
         (controller, with(Value::Null), "spec.terminationGracePeriodSeconds: "),
         (controller, and_more, "spec.domain.memory.guest: "),

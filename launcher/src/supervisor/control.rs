@@ -193,15 +193,14 @@ async fn serve_request(
             answer(&mut stream, &ControlReply::Status(Box::new(status))).await
         }
         ControlRequest::Watch => watch_status(stream, senders.status).await,
-        ControlRequest::Stop { mode } => ask(&mut stream, &senders, ChangeRequest::Stop(mode), asker).await,
-        ControlRequest::Pause => ask(&mut stream, &senders, ChangeRequest::Pause, asker).await,
-        ControlRequest::Unpause => ask(&mut stream, &senders, ChangeRequest::Unpause, asker).await,
-        ControlRequest::Reset => ask(&mut stream, &senders, ChangeRequest::Reset, asker).await,
-        ControlRequest::SoftReboot => ask(&mut stream, &senders, ChangeRequest::SoftReboot, asker).await,
-        ControlRequest::Freeze { thaw_after_seconds } => {
-            have_done(&mut stream, &senders, ChangeRequest::Freeze { thaw_after_seconds }, asker).await
-        }
-        ControlRequest::Unfreeze => have_done(&mut stream, &senders, ChangeRequest::Unfreeze, asker).await,
+        request @ (ControlRequest::Stop { .. }
+        | ControlRequest::Prolong { .. }
+        | ControlRequest::Pause
+        | ControlRequest::Unpause
+        | ControlRequest::Reset
+        | ControlRequest::SoftReboot
+        | ControlRequest::Freeze { .. }
+        | ControlRequest::Unfreeze) => carry_out(&mut stream, &senders, &request, asker).await,
         ControlRequest::Guest { about } => {
             let found = guest_report::ask(about, &senders.agent, &senders.status).await;
             answer(&mut stream, &found.unwrap_or_else(denied)).await
@@ -255,24 +254,27 @@ pub(super) async fn answer(stream: &mut UnixStream, reply: &ControlReply) -> io:
     stream.write_all(&wire::encode(reply)?).await
 }
 
-async fn ask(
+/// A change without a number. What the guest agent does is answered when it has done it, the rest once it is decided.
+async fn carry_out(
     stream: &mut UnixStream,
     senders: &ControlSenders,
-    request: ChangeRequest,
+    request: &ControlRequest,
     asker: Asker,
 ) -> io::Result<()> {
-    let reply = verdict(senders, request, asker, None).await;
-    answer(stream, &reply).await
-}
-
-/// Answers when the guest agent has done it.
-async fn have_done(
-    stream: &mut UnixStream,
-    senders: &ControlSenders,
-    request: ChangeRequest,
-    asker: Asker,
-) -> io::Result<()> {
-    let reply = outcome(senders, request, asker).await;
+    let reply = match request.change() {
+        Some(change @ (ChangeRequest::Freeze { .. } | ChangeRequest::Unfreeze)) => {
+            outcome(senders, change, asker).await
+        }
+        Some(
+            change @ (ChangeRequest::Stop(_)
+            | ChangeRequest::Prolong { .. }
+            | ChangeRequest::Pause
+            | ChangeRequest::Unpause
+            | ChangeRequest::Reset
+            | ChangeRequest::SoftReboot),
+        ) => verdict(senders, change, asker, None).await,
+        None => denied(format!("`{}` changes nothing", request.name())),
+    };
     answer(stream, &reply).await
 }
 

@@ -131,6 +131,7 @@ samples!(control_requests, ControlRequest, {
     "asked-watch.json": ControlRequest::Watch => ControlRequest::Watch,
     "asked-stop.json": ControlRequest::Stop { .. } =>
         ControlRequest::Stop { mode: StopMode::Graceful { within_seconds: Some(7) } },
+    "asked-prolong.json": ControlRequest::Prolong { .. } => ControlRequest::Prolong { grace_seconds: 300 },
     "asked-pause.json": ControlRequest::Pause => ControlRequest::Pause,
     "asked-unpause.json": ControlRequest::Unpause => ControlRequest::Unpause,
     "asked-reset.json": ControlRequest::Reset => ControlRequest::Reset,

@@ -90,6 +90,7 @@ fn play(environment: Environment) -> Vec<Line> {
     answered(&machine, ControlRequest::Pause, "alreadySo");
     answered(&machine, ControlRequest::Unpause, "queued");
     machine.wait("end of the pause", |it| it.status()["paused"].is_null());
+    answered(&machine, ControlRequest::Prolong { grace_seconds: 300 }, "queued");
     answered(&machine, ControlRequest::SoftReboot, "queued");
     machine.wait("soft reboot", |it| it.status()["softRebooting"] == true);
     // It ends the soft reboot, of which this guest knows nothing.
@@ -138,7 +139,7 @@ fn expect_messages(environment: Environment, lines: &[Line]) {
         (
             Socket::Control,
             End::Client,
-            "backupHook console freeze guest pause qmp reset screenshot softReboot statistics status stop unfreeze unpause usbRedir vnc watch",
+            "backupHook console freeze guest pause prolong qmp reset screenshot softReboot statistics status stop unfreeze unpause usbRedir vnc watch",
         ),
         (Socket::Control, End::Supervisor, "alreadySo denied queued resumed session statistics status streaming"),
     ];

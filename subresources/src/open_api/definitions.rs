@@ -66,7 +66,7 @@ fn options() -> [(&'static str, Value); 7] {
     let only_dry_run = |description| kind(object(description, &[], json!({ "dryRun": dry_run })));
     let paused = json!({ "type": "boolean", "description": "The guest's vCPUs stay stopped until `unpause`." });
     let start = json!({ "dryRun": dry_run, "paused": paused });
-    let grace = whole("Seconds that the guest has to shut down; not longer than its own time.");
+    let grace = whole("Seconds that the guest has to shut down, less or more than its own; 366 days at most.");
     let stop = json!({ "dryRun": dry_run, "gracePeriod": grace });
     let at_once = whole("0: the guest is ended at once. There is no other value.");
     let restart = json!({ "dryRun": dry_run, "gracePeriodSeconds": at_once });

@@ -105,10 +105,9 @@ fn operation(form: Form, version: &str, route: &Route, path: &Path) -> Value {
     let described = Described::of(route);
     let suffix = if path.parameters.contains(&"protocol") { "WithProtocol" } else { "" };
     let of_path = path.parameters.iter().map(|name| form.parameter(name, "path", "string"));
-    let kind = if matches!(route.action, Action::QmpCommand(_)) { "string" } else { "boolean" };
     // What is changed by `PUT` has its arguments in the body.
     let of_query = described.query.iter().filter(|_| route.method == Method::Get);
-    let of_query = of_query.map(|name| form.parameter(name, "query", kind));
+    let of_query = of_query.map(|(name, kind)| form.parameter(name, "query", kind));
     let mut operation = json!({
         "operationId": format!("{version}{}{suffix}", described.operation(route)),
         "parameters": of_path.chain(of_query).collect::<Vec<_>>(),

@@ -7,6 +7,10 @@ use super::definitions::{
 use crate::route::Resource;
 use crate::routes::{Action, QmpLevel, Route};
 
+/// Types of parameters.
+const BOOLEAN: &str = "boolean";
+const STRING: &str = "string";
+
 /// What is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
@@ -43,8 +47,8 @@ pub(super) struct Described {
     pub(super) body: Option<&'static str>,
     /// What is answered.
     pub(super) answer: Answer,
-    /// The parameters of the query: each true or false, but for those of a command of QMP.
-    pub(super) query: &'static [&'static str],
+    /// The parameters of the query: the name, and its type in OpenAPI.
+    pub(super) query: &'static [(&'static str, &'static str)],
 }
 
 const fn row(subresource: &'static str, operation: &'static str, answer: Answer) -> Described {
@@ -56,8 +60,8 @@ impl Described {
         Self { body: Some(name), ..self }
     }
 
-    const fn query(self, names: &'static [&'static str]) -> Self {
-        Self { query: names, ..self }
+    const fn query(self, parameters: &'static [(&'static str, &'static str)]) -> Self {
+        Self { query: parameters, ..self }
     }
 
     /// That of a route. One that is served has a row of its own, as a test says.
@@ -86,7 +90,7 @@ fn command(level: QmpLevel) -> &'static Described {
     }
 }
 
-static QMP_READ: Described = row("qmp-read", "QmpReadCommand", Answer::Typed(QMP_REPLY)).query(&["arguments"]);
+static QMP_READ: Described = row("qmp-read", "QmpReadCommand", Answer::Typed(QMP_REPLY)).query(&[("arguments", STRING)]);
 static QMP_WRITE: Described = row("qmp-write", "QmpWriteCommand", Answer::Typed(QMP_REPLY)).body(QMP_ARGUMENTS);
 static QMP_DANGEROUS: Described =
     row("qmp-dangerous", "QmpDangerousCommand", Answer::Typed(QMP_REPLY)).body(QMP_ARGUMENTS);
@@ -108,13 +112,18 @@ pub(super) static ALL: &[Described] = &[
     row("guestosinfo", "Guestosinfo", Answer::Typed(GUEST_AGENT_INFO)),
     row("userlist", "Userlist", Answer::Typed(USER_LIST)),
     row("filesystemlist", "Filesystemlist", Answer::Typed(FILE_SYSTEM_LIST)),
-    row("console", "Console", Answer::Stream).query(&["preserveSession"]),
-    row("vnc", "VNC", Answer::Stream).query(&["preserveSession"]),
-    row("vnc/screenshot", "VNCScreenshot", Answer::Picture).query(&["moveCursor"]),
+    // The last two are ours: to look on, and to go on where a console was.
+    row("console", "Console", Answer::Stream).query(&[
+        ("preserveSession", BOOLEAN),
+        ("view", BOOLEAN),
+        ("position", STRING),
+    ]),
+    row("vnc", "VNC", Answer::Stream).query(&[("preserveSession", BOOLEAN)]),
+    row("vnc/screenshot", "VNCScreenshot", Answer::Picture).query(&[("moveCursor", BOOLEAN)]),
     row("portforward", "KIND-PortForward", Answer::Stream),
     row("usbredir", "usbredir", Answer::Stream),
     row("qmp-read", "QmpRead", Answer::Stream),
     row("qmp-write", "QmpWrite", Answer::Stream),
     row("qmp-dangerous", "QmpDangerous", Answer::Stream),
-    row("screendump", "Screendump", Answer::Picture).query(&["moveCursor"]),
+    row("screendump", "Screendump", Answer::Picture).query(&[("moveCursor", BOOLEAN)]),
 ];

@@ -1,5 +1,7 @@
 //! Documents have the paths that are served, each type that they name, and no other.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::GROUP;
 use crate::options::{EvacuateCancelOptions, FreezeOptions, PauseOptions, RestartOptions, StartOptions, StopOptions};
@@ -136,6 +138,33 @@ fn bodies_and_answers_have_their_types() {
     let by_get = operations(&v2("0.1.0")).into_iter().filter(|each| each.method == "GET");
     for Operation { path, operation, .. } in by_get {
         assert!(operation["parameters"].as_array().unwrap().iter().all(|each| each["in"] != "body"), "{path}");
+    }
+}
+
+#[test]
+fn parameters_of_the_query_are_listed_with_their_types() {
+    let expected: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::from([
+        ("console", vec![("preserveSession", "boolean"), ("view", "boolean"), ("position", "string")]),
+        ("vnc", vec![("preserveSession", "boolean")]),
+        ("vnc/screenshot", vec![("moveCursor", "boolean")]),
+        ("screendump", vec![("moveCursor", "boolean")]),
+        ("qmp-read/{command}", vec![("arguments", "string")]),
+    ]);
+    for document in documents() {
+        for Operation { path, operation, .. } in operations(&document) {
+            let parameters = operation["parameters"].as_array().unwrap();
+            let of_query = parameters.iter().filter(|each| each["in"] == "query");
+            let listed: Vec<(&str, &str)> = of_query
+                .map(|each| {
+                    let kind = each["type"].as_str().or(each["schema"]["type"].as_str());
+                    assert_eq!(each["required"], false, "{path}");
+                    (each["name"].as_str().unwrap(), kind.unwrap())
+                })
+                .collect();
+            let subresource = path.split_once("/virtualmachineinstances/a/").map(|(_, subresource)| subresource);
+            let expected = subresource.and_then(|name| expected.get(name)).cloned().unwrap_or_default();
+            assert_eq!(listed, expected, "{path}");
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::forward::answered;
-use super::{Api, Peer, api, played, vm, vmi};
+use super::{Api, Peer, START, api, played, vm, vmi};
 
 pub(super) const NODE: &str = "node-1";
 pub(super) const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
@@ -82,7 +82,10 @@ impl Played {
             }
             ControlRequest::Qmp { .. } => ControlReply::Streaming,
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
-            ControlRequest::SoftReboot => ControlReply::Queued,
+            ControlRequest::Prolong { .. } if self.is_old => {
+                ControlReply::Denied { reason: "unknown variant `prolong`".to_owned() }
+            }
+            ControlRequest::SoftReboot | ControlRequest::Prolong { .. } => ControlReply::Queued,
             ControlRequest::Freeze { .. } => ControlReply::Done,
             ControlRequest::Unfreeze => {
                 ControlReply::Denied { reason: "the QEMU guest agent is not connected".to_owned() }
@@ -236,6 +239,34 @@ async fn a_soft_reboot_is_answered_when_the_guest_is_about_to_be_asked() {
     let (api, played) = connected(running()).await;
     assert_eq!(api.put(&format!("{BASE}/softreboot"), Value::Null).await, (200, Value::Null));
     assert_eq!(played.asked.lock().unwrap().clone(), [ControlRequest::Status, ControlRequest::SoftReboot].map(of_ada));
+}
+
+#[tokio::test]
+async fn a_stop_with_more_time_gives_it_to_the_guest_and_its_instance_first() {
+    let (api, played) = connected(running()).await;
+    let stop = START.replace("/start", "/stop");
+    assert_eq!(api.put(&stop, json!({"gracePeriod": 600, "dryRun": ["All"]})).await.0, 202);
+    assert!(played.asked.lock().unwrap().is_empty(), "a dry run asks nothing");
+    api.asked.lock().unwrap().clear();
+    assert_eq!(api.put(&stop, json!({"gracePeriod": 600})).await, (202, Value::Null));
+    let asked = played.asked.lock().unwrap().clone();
+    assert_eq!(asked, [ControlRequest::Status, ControlRequest::Prolong { grace_seconds: 600 }].map(of_ada));
+    let writes = api.writes();
+    let [(_, instance, time), (_, machine, stopped)] = writes.as_slice() else { panic!("{writes:?}") };
+    assert!(
+        instance.contains("/virtualmachineinstances/vm?") && machine.contains("/virtualmachines/vm?"),
+        "{writes:?}"
+    );
+    assert_eq!((&time[2]["value"], &stopped[1]["value"]), (&json!(600), &json!("Halted")));
+}
+
+#[tokio::test]
+async fn a_machine_whose_launcher_cannot_give_more_time_is_not_stopped() {
+    let (api, _) = connected_to(running(), Played { is_old: true, ..Played::default() }).await;
+    let (code, status) = api.put(&START.replace("/start", "/stop"), json!({"gracePeriod": 600})).await;
+    let message = status["message"].as_str().unwrap();
+    assert!(code == 409 && message.contains("gracePeriod 600"), "{code} {message}");
+    assert_eq!(api.writes(), []);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use super::leaving::Replica;
 use super::limits::STREAMS;
 use super::peer::Peer;
 use super::server::{Serving, routes};
-use super::shares::{Most, Requests};
+use super::shares::{Most, Rates, Requests};
 
 mod bench;
 mod faults;
@@ -40,6 +40,8 @@ struct Api {
     asked: Arc<Mutex<Vec<(String, String, Value)>>>,
     /// What users and namespaces have under way.
     requests: Requests,
+    /// How often they have asked.
+    rates: Rates,
     /// The nodes whose agents are connected.
     nodes: Nodes,
     /// Sets the stage of the process.
@@ -125,8 +127,8 @@ fn api_with(allowed: bool, vm: Value, vmi: Option<Value>, streams: Most) -> Api 
     let replica = Replica::new(stages);
     let mut serving = Serving::new(context.clone(), header, nodes.clone(), streams, replica.clone());
     serving.dialled = to_loopback;
-    let requests = serving.requests.clone();
-    Api { routes: routes(serving), context, asked, requests, nodes, stage, replica, pod, overtaken }
+    let (requests, rates) = (serving.requests.clone(), serving.rates.clone());
+    Api { routes: routes(serving), context, asked, requests, rates, nodes, stage, replica, pod, overtaken }
 }
 
 /// A token is the name of its node.

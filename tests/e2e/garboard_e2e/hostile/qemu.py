@@ -41,6 +41,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
     {"ask": "status"},
     {"ask": "watch"},
     {"ask": "stop", "mode": {"mode": "force"}},
+    {"ask": "prolong", "grace_seconds": 300},
     {"ask": "pause"},
     {"ask": "unpause"},
     {"ask": "reset"},
