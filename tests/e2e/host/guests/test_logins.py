@@ -71,6 +71,7 @@ def test_cirros_runs_a_script_of_its_cloud_and_counts_its_boots(
         note(f"logged in after {guest.seconds():.2f} s")
         answer(guest, "id -u; sudo id -u", "1000\r\n0")
         answer(guest, "cat /executed; echo $?", "0")
+        answer(guest, "ping -c 1 -w 10 127.0.0.1 >/dev/null; echo $?", "0")
         answer(guest, "last reboot | grep reboot | wc -l", "1")
         guest.type(b"sudo reboot\n")
         guest.expect("The system is going down NOW!", 30)
