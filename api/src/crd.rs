@@ -9,15 +9,38 @@ use serde_json::{Map, Value, json};
 use crate::kind::Kind;
 use crate::schema;
 
-/// The group of all kinds.
-pub const GROUP: &str = "kubevirt.io";
-/// The version that is stored.
-pub const STORED_VERSION: &str = "v1";
-/// The version that is served beside it: the same fields under an older name.
-pub const OLD_VERSION: &str = "v1alpha3";
+/// A group of kinds, and the versions in which it is served: the same fields under two names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: &'static str,
+    /// The version that is stored.
+    pub stored: &'static str,
+    /// The older version, which is served beside it.
+    pub old: &'static str,
+}
+
+/// The group of all kinds but pools.
+pub const GROUP: Group = Group { name: "kubevirt.io", stored: "v1", old: "v1alpha3" };
+/// The group of pools.
+pub const POOL_GROUP: Group = Group { name: "pool.kubevirt.io", stored: "v1beta1", old: "v1alpha1" };
+
+impl Group {
+    /// Whether an `apiVersion` is this group in a version that is served.
+    #[must_use]
+    pub fn serves(self, api_version: &str) -> bool {
+        self.version_in(api_version).is_some_and(|version| version == self.stored || version == self.old)
+    }
+
+    /// The version in an `apiVersion` of this group.
+    pub(crate) fn version_in(self, api_version: &str) -> Option<&str> {
+        api_version.strip_prefix(self.name)?.strip_prefix('/')
+    }
+}
 
 /// What a definition has of a kind beside its fields.
 struct Naming {
+    group: Group,
     plural: &'static str,
     singular: &'static str,
     short: &'static [&'static str],
@@ -54,9 +77,16 @@ struct Rule {
     message: &'static str,
 }
 
+const ONE_STRATEGY: Rule = Rule {
+    at: &[],
+    rule: "has(self.running) != has(self.runStrategy)",
+    message: "write exactly one of running and runStrategy",
+};
+
 const AGE: Column = Column { name: "Age", of: "date", path: ".metadata.creationTimestamp", priority: 0 };
 
 const VIRTUAL_MACHINE: Naming = Naming {
+    group: GROUP,
     plural: "virtualmachines",
     singular: "virtualmachine",
     short: &["vm", "vms"],
@@ -66,15 +96,12 @@ const VIRTUAL_MACHINE: Naming = Naming {
         Column { name: "Ready", of: "string", path: ".status.conditions[?(@.type=='Ready')].status", priority: 0 },
     ],
     subresources: Subresources::Status,
-    rules: &[Rule {
-        at: &["spec"],
-        rule: "has(self.running) != has(self.runStrategy)",
-        message: "write exactly one of running and runStrategy",
-    }],
+    rules: &[Rule { at: &["spec"], ..ONE_STRATEGY }],
     deprecation: None,
 };
 
 const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
+    group: GROUP,
     plural: "virtualmachineinstances",
     singular: "virtualmachineinstance",
     short: &["vmi", "vmis"],
@@ -98,6 +125,7 @@ const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
 };
 
 const REPLICA_SET: Naming = Naming {
+    group: GROUP,
     plural: "virtualmachineinstancereplicasets",
     singular: "virtualmachineinstancereplicaset",
     short: &["vmirs", "vmirss"],
@@ -113,6 +141,7 @@ const REPLICA_SET: Naming = Naming {
 };
 
 const PRESET: Naming = Naming {
+    group: GROUP,
     plural: "virtualmachineinstancepresets",
     singular: "virtualmachineinstancepreset",
     short: &["vmipreset", "vmipresets"],
@@ -122,7 +151,19 @@ const PRESET: Naming = Naming {
     deprecation: Some("presets are deprecated in KubeVirt; write what they give into the instances and templates"),
 };
 
+const POOL: Naming = Naming {
+    group: POOL_GROUP,
+    plural: "virtualmachinepools",
+    singular: "virtualmachinepool",
+    short: &["vmpool", "vmpools"],
+    columns: REPLICA_SET.columns,
+    subresources: Subresources::Scale,
+    rules: &[Rule { at: &["spec", "virtualMachineTemplate", "spec"], ..ONE_STRATEGY }],
+    deprecation: None,
+};
+
 const KUBEVIRT: Naming = Naming {
+    group: GROUP,
     plural: "kubevirts",
     singular: "kubevirt",
     short: &["kv", "kvs"],
@@ -133,30 +174,42 @@ const KUBEVIRT: Naming = Naming {
 };
 
 /// The kinds that have a definition, in the order in which they are installed.
-pub const KINDS: [Kind; 5] =
-    [Kind::KubeVirt, Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::ReplicaSet, Kind::Preset];
+pub const KINDS: [Kind; 6] =
+    [Kind::KubeVirt, Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::ReplicaSet, Kind::Preset, Kind::Pool];
 
-/// The CustomResourceDefinition of a kind, or nothing for kinds that are not of [`GROUP`].
+fn naming(kind: Kind) -> Option<Naming> {
+    match kind {
+        Kind::VirtualMachine => Some(VIRTUAL_MACHINE),
+        Kind::VirtualMachineInstance => Some(VIRTUAL_MACHINE_INSTANCE),
+        Kind::ReplicaSet => Some(REPLICA_SET),
+        Kind::Preset => Some(PRESET),
+        Kind::Pool => Some(POOL),
+        Kind::KubeVirt => Some(KUBEVIRT),
+        Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => None,
+    }
+}
+
+/// The group of a kind, or nothing for kinds that have no definition.
+#[must_use]
+pub fn group(kind: Kind) -> Option<Group> {
+    naming(kind).map(|naming| naming.group)
+}
+
+/// The CustomResourceDefinition of a kind, or nothing for kinds of other groups than ours.
 pub fn definition(kind: Kind) -> Option<Value> {
-    let naming = match kind {
-        Kind::VirtualMachine => VIRTUAL_MACHINE,
-        Kind::VirtualMachineInstance => VIRTUAL_MACHINE_INSTANCE,
-        Kind::ReplicaSet => REPLICA_SET,
-        Kind::Preset => PRESET,
-        Kind::KubeVirt => KUBEVIRT,
-        Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => return None,
-    };
+    let naming = naming(kind)?;
+    let group = naming.group;
     let described = schema(kind, &naming)?;
     let bare = without_descriptions(described.clone());
     Some(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": format!("{}.{GROUP}", naming.plural),
+            "name": format!("{}.{}", naming.plural, group.name),
             "labels": { "app.kubernetes.io/part-of": "garboard", "kubevirt.io": "" },
         },
         "spec": {
-            "group": GROUP,
+            "group": group.name,
             "scope": "Namespaced",
             "names": {
                 "categories": ["all"],
@@ -167,25 +220,26 @@ pub fn definition(kind: Kind) -> Option<Value> {
                 "singular": naming.singular,
             },
             "versions": [
-                version(STORED_VERSION, &naming, described),
-                version(OLD_VERSION, &naming, bare),
+                version(group.stored, &naming, described),
+                version(group.old, &naming, bare),
             ],
         },
     }))
 }
 
 fn version(name: &str, naming: &Naming, schema: Value) -> Value {
+    let Group { name: group, stored, old } = naming.group;
     let columns: Vec<Value> = naming.columns.iter().map(column).collect();
     let mut version = json!({
         "name": name,
         "served": true,
-        "storage": name == STORED_VERSION,
+        "storage": name == stored,
         "additionalPrinterColumns": columns,
         "schema": { "openAPIV3Schema": schema },
     });
-    if name == OLD_VERSION {
+    if name == old {
         version["deprecated"] = true.into();
-        version["deprecationWarning"] = format!("write {GROUP}/{STORED_VERSION}; the fields are the same").into();
+        version["deprecationWarning"] = format!("write {group}/{stored}; the fields are the same").into();
     }
     if let Some(deprecation) = naming.deprecation {
         version["deprecated"] = true.into();
@@ -304,11 +358,13 @@ mod tests {
             let versions = definition["spec"]["versions"].as_array().unwrap();
             let stored: Vec<_> = versions.iter().filter(|version| version["storage"] == true).collect();
             assert_eq!((versions.len(), stored.len()), (2, 1));
-            assert_eq!(stored[0]["name"], STORED_VERSION);
+            let group = group(kind).unwrap();
+            assert_eq!((&stored[0]["name"], &definition["spec"]["group"]), (&json!(group.stored), &json!(group.name)));
             assert_eq!(
                 definition["metadata"]["name"],
-                format!("{}.kubevirt.io", definition["spec"]["names"]["plural"].as_str().unwrap())
+                format!("{}.{}", definition["spec"]["names"]["plural"].as_str().unwrap(), group.name)
             );
+            assert_eq!(kind.api_version(), format!("{}/{}", group.name, group.stored));
         }
         assert_eq!(definition(Kind::Secret), None);
     }
@@ -321,8 +377,9 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_scaled_by_both_versions() {
-        for version in definition(Kind::ReplicaSet).unwrap()["spec"]["versions"].as_array().unwrap() {
+    fn sets_and_pools_are_scaled_by_both_versions() {
+        let definitions = [Kind::ReplicaSet, Kind::Pool].map(|kind| definition(kind).unwrap());
+        for version in definitions.iter().flat_map(|each| each["spec"]["versions"].as_array().unwrap()) {
             let scale = &version["subresources"]["scale"];
             let fields = &version["schema"]["openAPIV3Schema"]["properties"];
             for path in ["specReplicasPath", "statusReplicasPath", "labelSelectorPath"] {
@@ -334,10 +391,12 @@ mod tests {
 
     #[test]
     fn the_rules_are_where_they_belong() {
-        let definition = definition(Kind::VirtualMachine).unwrap();
-        for version in definition["spec"]["versions"].as_array().unwrap() {
-            let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
-            assert_eq!(spec["x-kubernetes-validations"].as_array().unwrap().len(), 1);
+        let of_pools = "/properties/spec/properties/virtualMachineTemplate/properties/spec";
+        for (kind, place) in [(Kind::VirtualMachine, "/properties/spec"), (Kind::Pool, of_pools)] {
+            for version in definition(kind).unwrap()["spec"]["versions"].as_array().unwrap() {
+                let spec = version["schema"]["openAPIV3Schema"].pointer(place).unwrap();
+                assert_eq!(spec["x-kubernetes-validations"].as_array().unwrap().len(), 1);
+            }
         }
     }
 

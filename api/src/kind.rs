@@ -13,6 +13,8 @@ pub enum Kind {
     ReplicaSet,
     /// `kubevirt.io/v1` VirtualMachineInstancePreset.
     Preset,
+    /// `pool.kubevirt.io/v1beta1` VirtualMachinePool.
+    Pool,
     /// `kubevirt.io/v1` KubeVirt.
     KubeVirt,
     /// `v1` Secret.
@@ -33,6 +35,7 @@ impl Kind {
             Self::VirtualMachineInstance => "VirtualMachineInstance",
             Self::ReplicaSet => "VirtualMachineInstanceReplicaSet",
             Self::Preset => "VirtualMachineInstancePreset",
+            Self::Pool => "VirtualMachinePool",
             Self::KubeVirt => "KubeVirt",
             Self::Secret => "Secret",
             Self::ConfigMap => "ConfigMap",
@@ -40,12 +43,25 @@ impl Kind {
             Self::Other => "",
         }
     }
+
+    /// Group and version of its objects as a manifest has them: the stored version. Nothing for [`Kind::Other`].
+    #[must_use]
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            Self::VirtualMachine | Self::VirtualMachineInstance | Self::ReplicaSet | Self::Preset | Self::KubeVirt => {
+                crate::v1::API_VERSION
+            }
+            Self::Pool => crate::pool::API_VERSION,
+            Self::Secret | Self::ConfigMap | Self::PersistentVolumeClaim => "v1",
+            Self::Other => "",
+        }
+    }
 }
 
 /// The kind of an object, by its `apiVersion` and `kind`.
 ///
-/// Of the group `kubevirt.io` these are the versions that the definitions serve, with the same fields. Others are
-/// [`Kind::Other`].
+/// Of the groups `kubevirt.io` and `pool.kubevirt.io` these are the versions that the definitions serve, with the same fields.
+/// Others are [`Kind::Other`].
 pub fn kind_of(object: &Value) -> Kind {
     let written = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     match (written("apiVersion"), written("kind")) {
@@ -54,6 +70,7 @@ pub fn kind_of(object: &Value) -> Kind {
         (version, "VirtualMachineInstanceReplicaSet") if is_served(version) => Kind::ReplicaSet,
         (version, "VirtualMachineInstancePreset") if is_served(version) => Kind::Preset,
         (version, "KubeVirt") if is_served(version) => Kind::KubeVirt,
+        (version, "VirtualMachinePool") if crate::crd::POOL_GROUP.serves(version) => Kind::Pool,
         ("v1", "Secret") => Kind::Secret,
         ("v1", "ConfigMap") => Kind::ConfigMap,
         ("v1", "PersistentVolumeClaim") => Kind::PersistentVolumeClaim,
@@ -61,10 +78,9 @@ pub fn kind_of(object: &Value) -> Kind {
     }
 }
 
-/// Whether an `apiVersion` is one of those that the definitions serve.
+/// Whether an `apiVersion` is one of those that the definitions of `kubevirt.io` serve.
 fn is_served(version: &str) -> bool {
-    let of_group = version.strip_prefix(crate::crd::GROUP).and_then(|rest| rest.strip_prefix('/'));
-    matches!(of_group, Some(crate::crd::STORED_VERSION | crate::crd::OLD_VERSION))
+    crate::crd::GROUP.serves(version)
 }
 
 #[cfg(test)]
@@ -96,10 +112,20 @@ mod tests {
     #[test]
     fn the_name_of_a_kind_is_recognised() {
         for kind in crate::crd::KINDS {
-            assert_eq!(kind_of(&json!({"apiVersion": "kubevirt.io/v1", "kind": kind.name()})), kind);
+            assert_eq!(kind_of(&json!({"apiVersion": kind.api_version(), "kind": kind.name()})), kind);
         }
         for kind in [Kind::Secret, Kind::ConfigMap, Kind::PersistentVolumeClaim] {
-            assert_eq!(kind_of(&json!({"apiVersion": "v1", "kind": kind.name()})), kind);
+            assert_eq!(kind_of(&json!({"apiVersion": kind.api_version(), "kind": kind.name()})), kind);
         }
+    }
+
+    #[test]
+    fn pools_are_of_a_group_of_their_own() {
+        let of = |version: &str| kind_of(&json!({"apiVersion": version, "kind": "VirtualMachinePool"}));
+        assert_eq!([of("pool.kubevirt.io/v1beta1"), of("pool.kubevirt.io/v1alpha1")], [Kind::Pool; 2]);
+        for other in ["kubevirt.io/v1", "pool.kubevirt.io/v1", "pool.kubevirt.io/v1alpha3", "pool.kubevirt.io"] {
+            assert_eq!(of(other), Kind::Other, "{other}");
+        }
+        assert_eq!(kind_of(&json!({"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachine"})), Kind::Other);
     }
 }

@@ -28,6 +28,7 @@ pub mod metadata;
 mod name_enum;
 pub mod names;
 pub mod phase;
+pub mod pool;
 pub mod preset;
 pub mod printable_status;
 pub mod quantity;
@@ -55,5 +56,5 @@ pub use remnant::remnant_of_instance;
 pub use run_strategy::RunStrategy;
 pub use v1::{
     VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset, VirtualMachineInstanceReplicaSet,
-    VirtualMachineInstanceSpec,
+    VirtualMachineInstanceSpec, VirtualMachinePool,
 };

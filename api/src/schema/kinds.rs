@@ -10,6 +10,7 @@ use super::structural::{Descriptions, structural};
 use crate::kind::Kind;
 use crate::v1::{
     KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset, VirtualMachineInstanceReplicaSet,
+    VirtualMachinePool,
 };
 
 pub(super) fn structural_of(kind: Kind, descriptions: Descriptions) -> Option<Value> {
@@ -18,6 +19,7 @@ pub(super) fn structural_of(kind: Kind, descriptions: Descriptions) -> Option<Va
         Kind::VirtualMachineInstance => structural::<VirtualMachineInstance>(descriptions),
         Kind::ReplicaSet => structural::<VirtualMachineInstanceReplicaSet>(descriptions),
         Kind::Preset => structural::<VirtualMachineInstancePreset>(descriptions),
+        Kind::Pool => structural::<VirtualMachinePool>(descriptions),
         Kind::KubeVirt => structural::<KubeVirt>(descriptions),
         Kind::Secret => structural::<Secret>(descriptions),
         Kind::ConfigMap => structural::<ConfigMap>(descriptions),
@@ -28,7 +30,7 @@ pub(super) fn structural_of(kind: Kind, descriptions: Descriptions) -> Option<Va
 
 /// The shape of a kind. The first call for a kind takes a few milliseconds.
 pub(super) fn shape_of(kind: Kind) -> Option<&'static Shape> {
-    static SHAPES: [OnceLock<Option<Shape>>; 8] = [const { OnceLock::new() }; 8];
+    static SHAPES: [OnceLock<Option<Shape>>; 9] = [const { OnceLock::new() }; 9];
     let slot = match kind {
         Kind::VirtualMachine => 0,
         Kind::VirtualMachineInstance => 1,
@@ -38,6 +40,7 @@ pub(super) fn shape_of(kind: Kind) -> Option<&'static Shape> {
         Kind::KubeVirt => 5,
         Kind::ReplicaSet => 6,
         Kind::Preset => 7,
+        Kind::Pool => 8,
         Kind::Other => return None,
     };
     SHAPES[slot].get_or_init(|| structural_of(kind, Descriptions::LeftOut).map(|schema| Shape::of(&schema))).as_ref()

@@ -15,6 +15,12 @@ pub(crate) fn text(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// The version in which the published schema has a kind.
+#[allow(dead_code, reason = "not every test reads it")]
+pub(crate) fn version_of(kind: &str) -> &'static str {
+    if kind == "VirtualMachinePool" { "v1beta1" } else { "v1" }
+}
+
 /// The lines of one file of JSON lines.
 #[allow(dead_code, reason = "not every test reads them")]
 pub(crate) fn lines(name: &str) -> Vec<Value> {
