@@ -61,6 +61,10 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
                 format!("{}: a set is of a cluster; write its template as a VirtualMachineInstance", document.origin);
             return Err(exit_error(BAD_INPUT, text));
         }
+        Object::Pool(_) => {
+            let text = format!("{}: a pool is of a cluster; write its template as a VirtualMachine", document.origin);
+            return Err(exit_error(BAD_INPUT, text));
+        }
         Object::KubeVirt(_) => {
             let text = format!("{}: these are the settings of a cluster; name a machine", document.origin);
             return Err(exit_error(BAD_INPUT, text));
