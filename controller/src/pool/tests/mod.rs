@@ -144,8 +144,8 @@ fn who_is_too_many_goes_by_the_strategy() {
     assert_eq!((of(json!({})).len(), of(json!({"proactive": {}})).len()), (2, 2));
     assert_eq!(of(json!({"unmanaged": {}})), [] as [&str; 0]);
     assert_eq!(of(json!({"opportunistic": {}})), [] as [&str; 0]);
-    let nobody = json!({"labelSelector": {"matchLabels": {"tier": "back"}}});
-    let selected = json!({"proactive": {"selectionPolicy": {"selectors": nobody}}});
+    let back = json!({"labelSelector": {"matchLabels": {"tier": "back"}}});
+    let selected = json!({"proactive": {"selectionPolicy": {"selectors": back}}});
     assert_eq!(of(selected), [] as [&str; 0], "none of them is taken");
 }
 
