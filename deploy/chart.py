@@ -20,6 +20,11 @@ LINES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
         re.compile(r"^(\s*image: )\S+/garboard/([a-z]+):\S+$"),
         lambda found: found[1] + IMAGE % found[2],
     ),
+    # What monitoring asks, by its name.
+    (
+        re.compile(r"^(\s*(?:serverName|replacement): garboard-\w+\.)garboard(\.svc(?::\d+)?)$"),
+        lambda found: found[1] + NAMESPACE + found[2],
+    ),
     (re.compile(r"^(\s*imagePullPolicy: )Never$"), lambda found: found[1] + PULL_POLICY),
 ]
 PULL_SECRETS = """\
@@ -63,7 +68,7 @@ VALUES = {
 NAMESPACE_FILE = "namespace.yaml"
 NAMESPACE_NAME = re.compile(r"^(  name: )garboard$", re.M)
 # What is installed only where a value says so: the file, and the value.
-OPTIONAL = {"dashboard.yaml": "dashboard.enabled"}
+OPTIONAL = {"dashboard.yaml": "dashboard.enabled", "monitoring.yaml": "monitoring.enabled"}
 # The dashboard's certificate may be in a Secret of the administrator's; browsers may reach it by names of theirs.
 OWN_CERTIFICATE = ".Values.dashboard.tlsSecret"
 CERTIFICATE = re.compile(r"^( *secretName: )(garboard-dashboard)$")
@@ -131,6 +136,11 @@ def with_values(name: str, lines: list[str]) -> list[str]:
 
 def template(name: str, text: str) -> str:
     """The template of a file of deploy/base."""
+    return HEAD.format(name=name) + (optional(name, text) if name in OPTIONAL else content(name, text))
+
+
+def content(name: str, text: str) -> str:
+    """The file with the chart's values in it."""
     if "{{" in text:
         raise ValueError(f"deploy/base/{name} has {{{{, which Helm would read")
     made, is_of_settings = [], False
@@ -146,13 +156,13 @@ def template(name: str, text: str) -> str:
     if name == NAMESPACE_FILE:
         named = NAMESPACE_NAME.sub(lambda found: found[1] + NAMESPACE, body)
         body = f"{{{{- if .Values.namespace.create }}}}\n{named}{{{{- end }}}}\n"
-    return HEAD.format(name=name) + body
+    return body
 
 
 def optional(name: str, text: str) -> str:
-    """The template of a file that a value has installed."""
+    """The same of a file that a value has installed."""
     lines = []
-    for line in template(name, text).removeprefix(HEAD.format(name=name)).splitlines():
+    for line in content(name, text).splitlines():
         own = CERTIFICATE.match(line)
         lines.append(f'{own[1]}{{{{ {OWN_CERTIFICATE} | default "{own[2]}" }}}}' if own else line)
         if argument := LAST_ARGUMENT.match(line):
@@ -162,7 +172,7 @@ def optional(name: str, text: str) -> str:
     *documents, last = "\n".join(lines).split("\n---\n")
     ended = [f"{each}\n---\n" for each in documents]
     body = "".join(f"{condition}{each}{{{{- end }}}}\n" if SECRET.search(each) else each for each in ended) + last
-    return HEAD.format(name=name) + f"{{{{- if .Values.{OPTIONAL[name]} }}}}\n{body}\n{{{{- end }}}}\n"
+    return f"{{{{- if .Values.{OPTIONAL[name]} }}}}\n{body}\n{{{{- end }}}}\n"
 
 
 def values(skeleton: str, known: dict[str, list[str]]) -> str:
@@ -184,9 +194,6 @@ def files(base: dict[str, str], skeleton: str) -> dict[str, str]:
     known: dict[str, list[str]] = {}
     for name, text in base.items():
         known |= lifted(name, text)
-    made = {
-        f"templates/{name}": optional(name, text) if name in OPTIONAL else template(name, text)
-        for name, text in base.items()
-    }
+    made = {f"templates/{name}": template(name, text) for name, text in base.items()}
     note = "# Written by deploy/render from deploy/helm/values.in.yaml and deploy/base: change it there.\n"
     return made | {"values.yaml": note + values(skeleton, known)}

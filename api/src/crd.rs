@@ -6,41 +6,23 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kind::Kind;
+use crate::group::Group;
+use crate::kind::{Kind, SIZES};
 use crate::schema;
 
-/// A group of kinds, and the versions in which it is served: the same fields under two names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Its name.
-    pub name: &'static str,
-    /// The version that is stored.
-    pub stored: &'static str,
-    /// The older version, which is served beside it.
-    pub old: &'static str,
-}
-
-/// The group of all kinds but pools.
-pub const GROUP: Group = Group { name: "kubevirt.io", stored: "v1", old: "v1alpha3" };
-/// The group of pools.
-pub const POOL_GROUP: Group = Group { name: "pool.kubevirt.io", stored: "v1beta1", old: "v1alpha1" };
-
-impl Group {
-    /// Whether an `apiVersion` is this group in a version that is served.
-    #[must_use]
-    pub fn serves(self, api_version: &str) -> bool {
-        self.version_in(api_version).is_some_and(|version| version == self.stored || version == self.old)
-    }
-
-    /// The version in an `apiVersion` of this group.
-    pub(crate) fn version_in(self, api_version: &str) -> Option<&str> {
-        api_version.strip_prefix(self.name)?.strip_prefix('/')
-    }
-}
+/// The group of machines, instances, sets, presets and settings.
+pub const GROUP: &str = "kubevirt.io";
+/// The version that is stored.
+pub const STORED_VERSION: &str = "v1";
+/// The version that is served beside it: the same fields under an older name.
+pub const OLD_VERSION: &str = "v1alpha3";
+/// The version of machines whose `domain` has libvirt's form: [`crate::versions`].
+pub const LIBVIRT_VERSION: &str = "v1alpha1";
+/// The version of machines and instances with other fields: [`crate::versions`].
+pub const FIRST_VERSION: &str = "v1alpha2";
 
 /// What a definition has of a kind beside its fields.
 struct Naming {
-    group: Group,
     plural: &'static str,
     singular: &'static str,
     short: &'static [&'static str],
@@ -86,7 +68,6 @@ const ONE_STRATEGY: Rule = Rule {
 const AGE: Column = Column { name: "Age", of: "date", path: ".metadata.creationTimestamp", priority: 0 };
 
 const VIRTUAL_MACHINE: Naming = Naming {
-    group: GROUP,
     plural: "virtualmachines",
     singular: "virtualmachine",
     short: &["vm", "vms"],
@@ -101,7 +82,6 @@ const VIRTUAL_MACHINE: Naming = Naming {
 };
 
 const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
-    group: GROUP,
     plural: "virtualmachineinstances",
     singular: "virtualmachineinstance",
     short: &["vmi", "vmis"],
@@ -125,7 +105,6 @@ const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
 };
 
 const REPLICA_SET: Naming = Naming {
-    group: GROUP,
     plural: "virtualmachineinstancereplicasets",
     singular: "virtualmachineinstancereplicaset",
     short: &["vmirs", "vmirss"],
@@ -141,7 +120,6 @@ const REPLICA_SET: Naming = Naming {
 };
 
 const PRESET: Naming = Naming {
-    group: GROUP,
     plural: "virtualmachineinstancepresets",
     singular: "virtualmachineinstancepreset",
     short: &["vmipreset", "vmipresets"],
@@ -152,7 +130,6 @@ const PRESET: Naming = Naming {
 };
 
 const POOL: Naming = Naming {
-    group: POOL_GROUP,
     plural: "virtualmachinepools",
     singular: "virtualmachinepool",
     short: &["vmpool", "vmpools"],
@@ -163,7 +140,6 @@ const POOL: Naming = Naming {
 };
 
 const KUBEVIRT: Naming = Naming {
-    group: GROUP,
     plural: "kubevirts",
     singular: "kubevirt",
     short: &["kv", "kvs"],
@@ -173,11 +149,46 @@ const KUBEVIRT: Naming = Naming {
     deprecation: None,
 };
 
-/// The kinds that have a definition, in the order in which they are installed.
-pub const KINDS: [Kind; 6] =
-    [Kind::KubeVirt, Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::ReplicaSet, Kind::Preset, Kind::Pool];
+const INSTANCETYPE: Naming = size(
+    "virtualmachineinstancetypes",
+    "virtualmachineinstancetype",
+    &["vminstancetype", "vminstancetypes", "vmf", "vmfs"],
+);
 
-fn naming(kind: Kind) -> Option<Naming> {
+const CLUSTER_INSTANCETYPE: Naming = size(
+    "virtualmachineclusterinstancetypes",
+    "virtualmachineclusterinstancetype",
+    &["vmclusterinstancetype", "vmclusterinstancetypes", "vmcf", "vmcfs"],
+);
+
+const PREFERENCE: Naming =
+    size("virtualmachinepreferences", "virtualmachinepreference", &["vmpref", "vmprefs", "vmp", "vmps"]);
+
+const CLUSTER_PREFERENCE: Naming =
+    size("virtualmachineclusterpreferences", "virtualmachineclusterpreference", &["vmcp", "vmcps"]);
+
+const fn size(plural: &'static str, singular: &'static str, short: &'static [&'static str]) -> Naming {
+    Naming { plural, singular, short, columns: &[AGE], subresources: Subresources::None, rules: &[], deprecation: None }
+}
+
+/// The kinds that have a definition, in the order in which they are installed.
+pub const KINDS: [Kind; 10] = {
+    let [instancetype, cluster_instancetype, preference, cluster_preference] = SIZES;
+    [
+        Kind::KubeVirt,
+        Kind::VirtualMachine,
+        Kind::VirtualMachineInstance,
+        Kind::ReplicaSet,
+        Kind::Preset,
+        Kind::Pool,
+        instancetype,
+        cluster_instancetype,
+        preference,
+        cluster_preference,
+    ]
+};
+
+const fn naming(kind: Kind) -> Option<Naming> {
     match kind {
         Kind::VirtualMachine => Some(VIRTUAL_MACHINE),
         Kind::VirtualMachineInstance => Some(VIRTUAL_MACHINE_INSTANCE),
@@ -185,22 +196,26 @@ fn naming(kind: Kind) -> Option<Naming> {
         Kind::Preset => Some(PRESET),
         Kind::Pool => Some(POOL),
         Kind::KubeVirt => Some(KUBEVIRT),
+        Kind::VirtualMachineInstancetype => Some(INSTANCETYPE),
+        Kind::VirtualMachineClusterInstancetype => Some(CLUSTER_INSTANCETYPE),
+        Kind::VirtualMachinePreference => Some(PREFERENCE),
+        Kind::VirtualMachineClusterPreference => Some(CLUSTER_PREFERENCE),
         Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => None,
     }
 }
 
-/// The group of a kind, or nothing for kinds that have no definition.
-#[must_use]
-pub fn group(kind: Kind) -> Option<Group> {
-    naming(kind).map(|naming| naming.group)
-}
-
-/// The CustomResourceDefinition of a kind, or nothing for kinds of other groups than ours.
+/// The CustomResourceDefinition of a kind, or nothing for kinds that have none here.
 pub fn definition(kind: Kind) -> Option<Value> {
-    let naming = naming(kind)?;
-    let group = naming.group;
+    let (naming, group) = (naming(kind)?, kind.group()?);
     let described = schema(kind, &naming)?;
     let bare = without_descriptions(described.clone());
+    let mut served = vec![version(group.newer, group, &naming, described), version(group.older, group, &naming, bare)];
+    if has_first_version(kind) {
+        served.push(version(FIRST_VERSION, group, &naming, open_schema()));
+    }
+    if kind == Kind::VirtualMachine {
+        served.push(version(LIBVIRT_VERSION, group, &naming, open_schema()));
+    }
     Some(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -210,7 +225,7 @@ pub fn definition(kind: Kind) -> Option<Value> {
         },
         "spec": {
             "group": group.name,
-            "scope": "Namespaced",
+            "scope": if kind.is_of_cluster() { "Cluster" } else { "Namespaced" },
             "names": {
                 "categories": ["all"],
                 "kind": kind.name(),
@@ -219,27 +234,30 @@ pub fn definition(kind: Kind) -> Option<Value> {
                 "shortNames": naming.short,
                 "singular": naming.singular,
             },
-            "versions": [
-                version(group.stored, &naming, described),
-                version(group.old, &naming, bare),
-            ],
+            "versions": served,
         },
     }))
 }
 
-fn version(name: &str, naming: &Naming, schema: Value) -> Value {
-    let Group { name: group, stored, old } = naming.group;
+fn version(name: &str, group: Group, naming: &Naming, schema: Value) -> Value {
     let columns: Vec<Value> = naming.columns.iter().map(column).collect();
     let mut version = json!({
         "name": name,
         "served": true,
-        "storage": name == stored,
+        "storage": name == group.stored,
         "additionalPrinterColumns": columns,
         "schema": { "openAPIV3Schema": schema },
     });
-    if name == old {
+    let differs = match name {
+        // Where it is stored it is for clients of either.
+        _ if name == group.older => (group.older != group.stored).then_some("the fields are the same"),
+        FIRST_VERSION => Some("a disk has the name of its volume there, and registryDisk is called containerDisk"),
+        LIBVIRT_VERSION => Some("a domain has KubeVirt's own form there"),
+        _ => None,
+    };
+    if let Some(differs) = differs {
         version["deprecated"] = true.into();
-        version["deprecationWarning"] = format!("write {group}/{stored}; the fields are the same").into();
+        version["deprecationWarning"] = format!("write {}; {differs}", group.api_version()).into();
     }
     if let Some(deprecation) = naming.deprecation {
         version["deprecated"] = true.into();
@@ -260,6 +278,43 @@ fn version(name: &str, naming: &Naming, schema: Value) -> Value {
         }
     }
     version
+}
+
+/// Whether a kind is served in [`FIRST_VERSION`] too. The API server has its objects converted by the controller, which says so in the
+/// definition: no conversion is here, so that applying a definition again takes nothing away.
+#[must_use]
+pub const fn has_first_version(kind: Kind) -> bool {
+    match kind {
+        Kind::VirtualMachine | Kind::VirtualMachineInstance => true,
+        Kind::ReplicaSet
+        | Kind::Preset
+        | Kind::Pool
+        | Kind::KubeVirt
+        | Kind::VirtualMachineInstancetype
+        | Kind::VirtualMachineClusterInstancetype
+        | Kind::VirtualMachinePreference
+        | Kind::VirtualMachineClusterPreference
+        | Kind::Secret
+        | Kind::ConfigMap
+        | Kind::PersistentVolumeClaim
+        | Kind::Other => false,
+    }
+}
+
+/// Everything is taken: what is converted to the stored version is judged as that.
+fn open_schema() -> Value {
+    let open = || json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    json!({
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": { "type": "string" },
+            "kind": { "type": "string" },
+            "metadata": { "type": "object" },
+            "spec": open(),
+            "status": open(),
+        },
+    })
 }
 
 fn column(column: &Column) -> Value {
@@ -352,21 +407,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_has_both_versions_and_stores_one() {
+    fn a_definition_has_its_versions_and_stores_one() {
         for kind in KINDS {
             let definition = definition(kind).unwrap();
             let versions = definition["spec"]["versions"].as_array().unwrap();
             let stored: Vec<_> = versions.iter().filter(|version| version["storage"] == true).collect();
-            assert_eq!((versions.len(), stored.len()), (2, 1));
-            let group = group(kind).unwrap();
+            let count = 2 + usize::from(has_first_version(kind)) + usize::from(kind == Kind::VirtualMachine);
+            assert_eq!((versions.len(), stored.len()), (count, 1));
+            assert!(definition["spec"].get("conversion").is_none(), "the controller's");
+            let group = kind.group().unwrap();
             assert_eq!((&stored[0]["name"], &definition["spec"]["group"]), (&json!(group.stored), &json!(group.name)));
             assert_eq!(
                 definition["metadata"]["name"],
                 format!("{}.{}", definition["spec"]["names"]["plural"].as_str().unwrap(), group.name)
             );
-            assert_eq!(kind.api_version(), format!("{}/{}", group.name, group.stored));
+            assert_eq!(kind.api_version(), group.api_version());
         }
         assert_eq!(definition(Kind::Secret), None);
+    }
+
+    #[test]
+    fn names_and_scopes_of_sizes_are_those_that_clients_ask_for() {
+        for kind in SIZES {
+            let names = definition(kind).unwrap();
+            let (singular, scope) =
+                (kind.name().to_lowercase(), if kind.is_of_cluster() { "Cluster" } else { "Namespaced" });
+            assert_eq!(names["spec"]["names"]["singular"], singular);
+            assert_eq!(names["spec"]["names"]["plural"], format!("{singular}s"));
+            assert_eq!(names["spec"]["scope"], scope, "{singular}");
+        }
     }
 
     #[test]
@@ -393,10 +462,28 @@ mod tests {
     fn the_rules_are_where_they_belong() {
         let of_pools = "/properties/spec/properties/virtualMachineTemplate/properties/spec";
         for (kind, place) in [(Kind::VirtualMachine, "/properties/spec"), (Kind::Pool, of_pools)] {
-            for version in definition(kind).unwrap()["spec"]["versions"].as_array().unwrap() {
+            // The first versions are judged once they are converted.
+            for version in &definition(kind).unwrap()["spec"]["versions"].as_array().unwrap()[..2] {
                 let spec = version["schema"]["openAPIV3Schema"].pointer(place).unwrap();
                 assert_eq!(spec["x-kubernetes-validations"].as_array().unwrap().len(), 1);
             }
+        }
+    }
+
+    #[test]
+    fn an_older_version_is_deprecated_unless_it_is_the_one_that_is_stored() {
+        let warning = |kind: Kind, version: &str| {
+            let definition = definition(kind).unwrap();
+            let versions = definition["spec"]["versions"].as_array().unwrap();
+            versions.iter().find(|each| each["name"] == version).unwrap()["deprecationWarning"].clone()
+        };
+        assert_eq!(warning(Kind::Pool, "v1alpha1"), "write pool.kubevirt.io/v1beta1; the fields are the same");
+        assert_eq!(warning(Kind::ReplicaSet, "v1alpha3"), "write kubevirt.io/v1; the fields are the same");
+        let of_libvirt = "write kubevirt.io/v1; a domain has KubeVirt's own form there";
+        assert_eq!(warning(Kind::VirtualMachine, "v1alpha1"), of_libvirt);
+        let sizes = SIZES.into_iter().flat_map(|kind| [(kind, "v1beta1"), (kind, "v1")]);
+        for (kind, version) in sizes.chain([(Kind::Pool, "v1beta1"), (Kind::VirtualMachine, "v1")]) {
+            assert!(warning(kind, version).is_null(), "{kind:?} {version}");
         }
     }
 

@@ -153,6 +153,20 @@ impl fmt::Display for Fault {
     }
 }
 
+/// The most faults that an answer lists, as in KubeVirt.
+pub const MOST_LISTED: usize = 10;
+
+/// All faults in one line, as KubeVirt has its messages: the first [`MOST_LISTED`], each as `text` writes it, and how many more there are.
+#[must_use]
+pub fn in_one_line(faults: &[Fault], text: impl Fn(&Fault) -> String) -> String {
+    let texts: Vec<String> = faults.iter().take(MOST_LISTED).map(text).collect();
+    let line = texts.join(", ");
+    match faults.len().saturating_sub(MOST_LISTED) {
+        0 => line,
+        more => format!("{line}, and {more} more validation errors"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+use crate::crd::KINDS;
+use crate::group::{self, Group};
+
 /// The kinds Garboard reads from manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -17,6 +20,14 @@ pub enum Kind {
     Pool,
     /// `kubevirt.io/v1` KubeVirt.
     KubeVirt,
+    /// `instancetype.kubevirt.io` VirtualMachineInstancetype.
+    VirtualMachineInstancetype,
+    /// `instancetype.kubevirt.io` VirtualMachineClusterInstancetype.
+    VirtualMachineClusterInstancetype,
+    /// `instancetype.kubevirt.io` VirtualMachinePreference.
+    VirtualMachinePreference,
+    /// `instancetype.kubevirt.io` VirtualMachineClusterPreference.
+    VirtualMachineClusterPreference,
     /// `v1` Secret.
     Secret,
     /// `v1` ConfigMap.
@@ -37,6 +48,10 @@ impl Kind {
             Self::Preset => "VirtualMachineInstancePreset",
             Self::Pool => "VirtualMachinePool",
             Self::KubeVirt => "KubeVirt",
+            Self::VirtualMachineInstancetype => "VirtualMachineInstancetype",
+            Self::VirtualMachineClusterInstancetype => "VirtualMachineClusterInstancetype",
+            Self::VirtualMachinePreference => "VirtualMachinePreference",
+            Self::VirtualMachineClusterPreference => "VirtualMachineClusterPreference",
             Self::Secret => "Secret",
             Self::ConfigMap => "ConfigMap",
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
@@ -44,43 +59,76 @@ impl Kind {
         }
     }
 
-    /// Group and version of its objects as a manifest has them: the stored version. Nothing for [`Kind::Other`].
+    /// The group of its objects, or nothing for kinds that are not defined here.
     #[must_use]
-    pub const fn api_version(self) -> &'static str {
+    pub const fn group(self) -> Option<Group> {
         match self {
             Self::VirtualMachine | Self::VirtualMachineInstance | Self::ReplicaSet | Self::Preset | Self::KubeVirt => {
-                crate::v1::API_VERSION
+                Some(group::MACHINES)
             }
-            Self::Pool => crate::pool::API_VERSION,
-            Self::Secret | Self::ConfigMap | Self::PersistentVolumeClaim => "v1",
-            Self::Other => "",
+            Self::Pool => Some(group::POOLS),
+            Self::VirtualMachineInstancetype
+            | Self::VirtualMachineClusterInstancetype
+            | Self::VirtualMachinePreference
+            | Self::VirtualMachineClusterPreference => Some(group::SIZES),
+            Self::Secret | Self::ConfigMap | Self::PersistentVolumeClaim | Self::Other => None,
+        }
+    }
+
+    /// Group and version of its objects as a manifest has them: the stored version. Empty for [`Kind::Other`].
+    #[must_use]
+    pub fn api_version(self) -> String {
+        match self.group() {
+            Some(group) => group.api_version(),
+            None if self == Self::Other => String::new(),
+            None => CORE.to_owned(),
+        }
+    }
+
+    /// Whether its objects belong to the cluster, and not to a namespace.
+    #[must_use]
+    pub const fn is_of_cluster(self) -> bool {
+        match self {
+            Self::VirtualMachineClusterInstancetype | Self::VirtualMachineClusterPreference => true,
+            Self::VirtualMachine
+            | Self::VirtualMachineInstance
+            | Self::ReplicaSet
+            | Self::Preset
+            | Self::Pool
+            | Self::KubeVirt
+            | Self::VirtualMachineInstancetype
+            | Self::VirtualMachinePreference
+            | Self::Secret
+            | Self::ConfigMap
+            | Self::PersistentVolumeClaim
+            | Self::Other => false,
         }
     }
 }
 
+/// The kinds of the group `instancetype.kubevirt.io`.
+pub const SIZES: [Kind; 4] = [
+    Kind::VirtualMachineInstancetype,
+    Kind::VirtualMachineClusterInstancetype,
+    Kind::VirtualMachinePreference,
+    Kind::VirtualMachineClusterPreference,
+];
+
+/// The group of Kubernetes' own kinds, which has no name, in its version.
+const CORE: &str = "v1";
+/// Kinds of that group.
+const OF_CORE: [Kind; 3] = [Kind::Secret, Kind::ConfigMap, Kind::PersistentVolumeClaim];
+
 /// The kind of an object, by its `apiVersion` and `kind`.
 ///
-/// Of the groups `kubevirt.io` and `pool.kubevirt.io` these are the versions that the definitions serve, with the same fields.
-/// Others are [`Kind::Other`].
+/// Of the groups of KubeVirt these are the versions that the definitions serve with the same fields. Others are [`Kind::Other`].
 pub fn kind_of(object: &Value) -> Kind {
     let written = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    match (written("apiVersion"), written("kind")) {
-        (version, "VirtualMachine") if is_served(version) => Kind::VirtualMachine,
-        (version, "VirtualMachineInstance") if is_served(version) => Kind::VirtualMachineInstance,
-        (version, "VirtualMachineInstanceReplicaSet") if is_served(version) => Kind::ReplicaSet,
-        (version, "VirtualMachineInstancePreset") if is_served(version) => Kind::Preset,
-        (version, "KubeVirt") if is_served(version) => Kind::KubeVirt,
-        (version, "VirtualMachinePool") if crate::crd::POOL_GROUP.serves(version) => Kind::Pool,
-        ("v1", "Secret") => Kind::Secret,
-        ("v1", "ConfigMap") => Kind::ConfigMap,
-        ("v1", "PersistentVolumeClaim") => Kind::PersistentVolumeClaim,
-        _ => Kind::Other,
-    }
-}
-
-/// Whether an `apiVersion` is one of those that the definitions of `kubevirt.io` serve.
-fn is_served(version: &str) -> bool {
-    crate::crd::GROUP.serves(version)
+    let (version, name) = (written("apiVersion"), written("kind"));
+    let is_it = |kind: &Kind| {
+        kind.name() == name && kind.group().map_or_else(|| version == CORE, |group| group.serves(version))
+    };
+    KINDS.into_iter().chain(OF_CORE).find(is_it).unwrap_or(Kind::Other)
 }
 
 #[cfg(test)]
@@ -110,11 +158,28 @@ mod tests {
     }
 
     #[test]
+    fn sizes_are_of_their_own_group_in_both_versions() {
+        for kind in SIZES {
+            for version in ["instancetype.kubevirt.io/v1beta1", "instancetype.kubevirt.io/v1"] {
+                assert_eq!(kind_of(&json!({"apiVersion": version, "kind": kind.name()})), kind);
+            }
+            for version in ["kubevirt.io/v1", "instancetype.kubevirt.io/v1alpha2", "instancetype.kubevirt.io"] {
+                assert_eq!(kind_of(&json!({"apiVersion": version, "kind": kind.name()})), Kind::Other, "{version}");
+            }
+        }
+        let other = json!({"apiVersion": "instancetype.kubevirt.io/v1", "kind": "VirtualMachine"});
+        assert_eq!(kind_of(&other), Kind::Other);
+        assert!(
+            Kind::VirtualMachineClusterPreference.is_of_cluster() && !Kind::VirtualMachinePreference.is_of_cluster()
+        );
+    }
+
+    #[test]
     fn the_name_of_a_kind_is_recognised() {
-        for kind in crate::crd::KINDS {
+        for kind in KINDS {
             assert_eq!(kind_of(&json!({"apiVersion": kind.api_version(), "kind": kind.name()})), kind);
         }
-        for kind in [Kind::Secret, Kind::ConfigMap, Kind::PersistentVolumeClaim] {
+        for kind in OF_CORE {
             assert_eq!(kind_of(&json!({"apiVersion": kind.api_version(), "kind": kind.name()})), kind);
         }
     }

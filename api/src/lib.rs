@@ -21,6 +21,8 @@ pub mod crd;
 pub mod defaults;
 pub mod fault;
 pub mod fields;
+pub mod group;
+pub mod instancetype;
 pub mod kind;
 pub mod mac;
 pub mod merge;
@@ -41,6 +43,7 @@ pub mod set;
 mod suggest;
 pub mod v1;
 pub mod validate;
+pub mod versions;
 
 pub use arch::Arch;
 pub use cluster::{ClusterConfig, Gate};

@@ -28,6 +28,24 @@ pub mod label {
     pub const POOL_REVISION: &str = "kubevirt.io/vm-pool-revision-name";
     /// On a ControllerRevision: the UID of the VirtualMachine, or of the pool, that it is of. Not KubeVirt's.
     pub const REVISION_OF: &str = "garboard.dev/revision-of";
+    /// On a claim, a DataVolume and a DataSource: the instancetype of machines that boot from it.
+    pub const DEFAULT_INSTANCETYPE: &str = "instancetype.kubevirt.io/default-instancetype";
+    /// Beside it: the kind of that.
+    pub const DEFAULT_INSTANCETYPE_KIND: &str = "instancetype.kubevirt.io/default-instancetype-kind";
+    /// On a claim, a DataVolume and a DataSource: the preference of machines that boot from it.
+    pub const DEFAULT_PREFERENCE: &str = "instancetype.kubevirt.io/default-preference";
+    /// Beside it: the kind of that.
+    pub const DEFAULT_PREFERENCE_KIND: &str = "instancetype.kubevirt.io/default-preference-kind";
+    /// On a ControllerRevision of an instancetype or a preference: the generation of the object that it is a copy of.
+    pub const OBJECT_GENERATION: &str = "instancetype.kubevirt.io/object-generation";
+    /// Beside it: the object's kind.
+    pub const OBJECT_KIND: &str = "instancetype.kubevirt.io/object-kind";
+    /// Beside it: the object's name.
+    pub const OBJECT_NAME: &str = "instancetype.kubevirt.io/object-name";
+    /// Beside it: the object's UID.
+    pub const OBJECT_UID: &str = "instancetype.kubevirt.io/object-uid";
+    /// Beside it: the version that the copy is written in.
+    pub const OBJECT_VERSION: &str = "instancetype.kubevirt.io/object-version";
     /// On a pod and an instance: the node it runs on.
     pub const NODE_NAME: &str = "kubevirt.io/nodeName";
     /// On an instance, empty: the supervisor in its launcher pod is of another image than the controller gives to new pods.
@@ -134,6 +152,36 @@ pub mod annotation {
         ["kubevirt.io/latest-observed-api-version", "kubevirt.io/storage-observed-api-version"];
     /// The version that is served, and that is stored.
     pub const OBSERVED_API_VERSION: &str = "v1";
+    /// On an instance: the instancetype of its namespace that it was sized by.
+    pub const INSTANCETYPE_NAME: &str = "kubevirt.io/instancetype-name";
+    /// On an instance: the instancetype of the cluster that it was sized by.
+    pub const CLUSTER_INSTANCETYPE_NAME: &str = "kubevirt.io/cluster-instancetype-name";
+    /// On an instance: the preference of its namespace that filled it in.
+    pub const PREFERENCE_NAME: &str = "kubevirt.io/preference-name";
+    /// On an instance: the preference of the cluster that filled it in.
+    pub const CLUSTER_PREFERENCE_NAME: &str = "kubevirt.io/cluster-preference-name";
+
+    /// The annotation that names an object of this kind on an instance.
+    #[must_use]
+    pub const fn sized_by(kind: crate::kind::Kind) -> Option<&'static str> {
+        use crate::kind::Kind;
+        match kind {
+            Kind::VirtualMachineInstancetype => Some(INSTANCETYPE_NAME),
+            Kind::VirtualMachineClusterInstancetype => Some(CLUSTER_INSTANCETYPE_NAME),
+            Kind::VirtualMachinePreference => Some(PREFERENCE_NAME),
+            Kind::VirtualMachineClusterPreference => Some(CLUSTER_PREFERENCE_NAME),
+            Kind::VirtualMachine
+            | Kind::VirtualMachineInstance
+            | Kind::ReplicaSet
+            | Kind::Preset
+            | Kind::Pool
+            | Kind::KubeVirt
+            | Kind::Secret
+            | Kind::ConfigMap
+            | Kind::PersistentVolumeClaim
+            | Kind::Other => None,
+        }
+    }
     /// On an instance: the beginning; what follows is the name of a preset that it has something of, and the value the version of the API.
     pub const PRESET: &str = "virtualmachinepreset.kubevirt.io/";
     /// On an instance, `true`: it gets nothing of presets.

@@ -33,6 +33,12 @@ fn every_field_of_an_instance_is_there_and_no_other() {
 }
 
 #[test]
+fn every_field_of_instancetypes_and_preferences_is_there_and_no_other() {
+    agree(Kind::VirtualMachineInstancetype);
+    agree(Kind::VirtualMachinePreference);
+}
+
+#[test]
 fn every_field_of_a_replica_set_is_there_and_no_other() {
     agree(Kind::ReplicaSet);
 }

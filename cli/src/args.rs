@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use garboard_kubectl::options::ConsoleMode;
-pub(crate) use garboard_kubectl::options::{ListOutput, LogPart, Output, QmpTask};
+pub(crate) use garboard_kubectl::options::{ListOutput, LogPart, Output, PlanFormat, QmpTask};
 use garboard_kubectl::{ClusterCommandArgs, PluginArgs};
 
 use crate::accel::AccelChoice;
@@ -347,6 +347,9 @@ pub(crate) struct QmpArgs {
   garboard explain --shell vm.yaml > qemu.sh
   garboard explain --facts other-host.json -o json vm.yaml   # facts: garboard doctor --facts
   garboard explain --reference vm.yaml                       # the same on every host
+  garboard explain --format domain-xml vm.yaml               # for tools that read libvirt's domains
+  garboard explain --diff old.yaml new.yaml                  # what the guest would see change; plans (-o json) as well
+  garboard explain --against-running hello vm.yaml           # the same, from the machine that runs to its next start
 
 The first line has the host: this one, unless --facts or --reference name another, or this one has no QEMU.")]
 pub(crate) struct ExplainArgs {
@@ -358,6 +361,16 @@ pub(crate) struct ExplainArgs {
     /// Print only the command line, quoted for a shell.
     #[arg(long)]
     pub(crate) shell: bool,
+    /// Print the machine in another language.
+    #[arg(long, value_enum, conflicts_with_all = ["shell", "output", "diff", "against_running"])]
+    pub(crate) format: Option<PlanFormat>,
+    /// Show what a guest would see change from the first file to the second; each may be a plan that `explain -o json` wrote.
+    #[arg(long, conflicts_with_all = ["shell", "against_running"])]
+    pub(crate) diff: bool,
+    /// Show what the guest of this machine, which runs here, would see change if it were started again by the manifest:
+    /// NAME or NAMESPACE/NAME.
+    #[arg(long, value_name = "MACHINE", conflicts_with_all = ["shell", "facts", "reference", "options", "stored"])]
+    pub(crate) against_running: Option<MachineName>,
     /// Plan for the host of this file, which `doctor --facts` wrote; `here` is this host and no other, also if it has no QEMU.
     #[arg(long, value_name = "FILE|here")]
     pub(crate) facts: Option<String>,

@@ -128,6 +128,7 @@ pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> 
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)
+        | ControlReply::Statistics(_)
         | ControlReply::Denied { .. }) => {
             anyhow::bail!("the supervisor of {id} answered {other:?} to a question for its status")
         }
@@ -148,6 +149,7 @@ pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)
+        | ControlReply::Statistics(_)
         | ControlReply::Denied { .. } => None,
     }
 }

@@ -1,16 +1,20 @@
 //! `garboard explain`: what `run` would do, without doing it. Same planner, same bytes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use garboard_kubectl::difference;
 use garboard_machine::facts::HostFacts;
-use garboard_plan::PlanOptions;
-use garboard_shim_client::places::Places;
+use garboard_plan::{LaunchPlan, PlanOptions};
+use garboard_protocol::paths;
+use garboard_shim_client::places::{MachineId, Places};
 
 use crate::accel::AccelChoice;
-use crate::args::{ExplainArgs, Output};
-use crate::exit;
+use crate::args::{ExplainArgs, ManifestArgs, Output, PlanFormat};
+use crate::exit::{self, BAD_INPUT, REFUSED, exit_error};
+use crate::here::{Here, MachineName};
 use crate::kept::Kept;
+use crate::logs::{self, Run};
 use crate::output::note;
 use crate::ports;
 use crate::subject::{self, Subject};
@@ -18,26 +22,87 @@ use crate::subject::{self, Subject};
 /// What [`HostFacts::reference`] describes.
 pub(crate) const PLAIN_HOST: &str = "a plain Debian 12 host with KVM, not for this one";
 
-/// `garboard explain FILE…`.
+/// `garboard explain FILE…`, and what compares two plans.
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
+    if args.diff {
+        return diff(args);
+    }
+    if let Some(machine) = &args.against_running {
+        return against_running(args, machine);
+    }
+    let Planned { plan, host: Host { name, is_this, .. }, id } = planned(args, &args.manifest)?;
+    if !is_this && (args.shell || args.format.is_some() || args.output != Output::Text) {
+        note!("garboard: planned for {name}");
+    }
+    if let Some(PlanFormat::DomainXml) = args.format {
+        let places = Places::of_caller(args.manifest.state_dir.as_deref())?;
+        let sockets = places.layout(&id).supervisor();
+        garboard_kubectl::plan_text::show_domain(&plan, &sockets.to_string_lossy())?;
+        return Ok(exit::OK);
+    }
+    garboard_kubectl::plan_text::show(&plan, &name, args.shell, args.output)?;
+    Ok(exit::OK)
+}
+
+/// `--diff A B`.
+fn diff(args: &ExplainArgs) -> anyhow::Result<u8> {
+    let [before, after] = args.manifest.files.as_slice() else {
+        return Err(exit_error(BAD_INPUT, "--diff takes two files"));
+    };
+    let plan_of = |file: &PathBuf| match difference::plan_in(file)? {
+        Some(plan) => anyhow::Ok(plan),
+        None => {
+            let manifest = ManifestArgs { files: vec![file.clone()], ..args.manifest.clone() };
+            Ok(planned(args, &manifest)?.plan)
+        }
+    };
+    difference::show(&plan_of(before)?, &plan_of(after)?, args.output)
+}
+
+/// With the facts and options of the run, and with what it decided: what differs is due to the manifest, or to this version.
+fn against_running(args: &ExplainArgs, machine: &MachineName) -> anyhow::Result<u8> {
     let subject = subject::find(&args.manifest)?;
-    let Host { facts, name, is_this } = host(args)?;
+    let here = Here { namespace: None, state_dir: args.manifest.state_dir.clone() };
+    let (places, id) = (here.places()?, here.id(machine)?);
+    let run = logs::find(&places, &id, false)?;
+    if !matches!(run, Run::Running(_)) {
+        return Err(exit_error(REFUSED, format!("{id} does not run; `explain` plans its next start")));
+    }
+    let before: LaunchPlan = of_run(&run, paths::PLAN)?;
+    let (facts, options): (HostFacts, PlanOptions) = (of_run(&run, paths::FACTS)?, of_run(&run, paths::OPTIONS)?);
+    let kept = Kept { file: None, machine: Some(before.stored.clone()) };
+    difference::show(&before, &kept.plan(&subject, &facts, &options)?, args.output)
+}
+
+fn of_run<T: serde::de::DeserializeOwned>(run: &Run, name: &str) -> anyhow::Result<T> {
+    let bytes = logs::bytes_of(run, name)?;
+    serde_json::from_slice(&bytes).with_context(|| format!("{name} of the run is of another version"))
+}
+
+/// The plan of a manifest.
+struct Planned {
+    plan: LaunchPlan,
+    /// What it is for.
+    host: Host,
+    /// The machine's.
+    id: MachineId,
+}
+
+fn planned(args: &ExplainArgs, manifest: &ManifestArgs) -> anyhow::Result<Planned> {
+    let subject = subject::find(manifest)?;
+    let host = host(args)?;
     let mut options = match &args.options {
         Some(path) => read_json(path)?,
         None => PlanOptions::default(),
     };
     if args.options.is_none() {
-        options.forwards = ports::parse_all(&args.manifest.publish)?;
+        options.forwards = ports::parse_all(&manifest.publish)?;
     }
-    if args.manifest.accel != AccelChoice::Auto {
-        options.accelerator = args.manifest.accel.into();
+    if manifest.accel != AccelChoice::Auto {
+        options.accelerator = manifest.accel.into();
     }
-    let plan = kept(args, &subject, is_this)?.plan(&subject, &facts, &options)?;
-    if !is_this && (args.shell || args.output != Output::Text) {
-        note!("garboard: planned for {name}");
-    }
-    garboard_kubectl::plan_text::show(&plan, &name, args.shell, args.output)?;
-    Ok(exit::OK)
+    let plan = kept(args, &subject, host.is_this)?.plan(&subject, &host.facts, &options)?;
+    Ok(Planned { plan, host, id: subject.id })
 }
 
 /// The host that is planned for.

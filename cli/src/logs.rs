@@ -109,7 +109,7 @@ fn last_lines(text: &[u8], count: Option<usize>) -> &[u8] {
 }
 
 /// Where the files of a run are.
-enum Run {
+pub(crate) enum Run {
     /// The run goes on: each file is in the directory of the process that writes it.
     Running(Layout),
     /// The run has ended: all files are in its record.
@@ -143,7 +143,7 @@ impl Run {
 }
 
 /// The current run, or the last one that ended.
-fn find(places: &Places, id: &MachineId, last: bool) -> anyhow::Result<Run> {
+pub(crate) fn find(places: &Places, id: &MachineId, last: bool) -> anyhow::Result<Run> {
     let running = places.layout(id);
     if !last && running.supervisor().exists() {
         return Ok(Run::Running(running));
@@ -157,7 +157,7 @@ fn find(places: &Places, id: &MachineId, last: bool) -> anyhow::Result<Run> {
     })
 }
 
-fn bytes_of(run: &Run, name: &str) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn bytes_of(run: &Run, name: &str) -> anyhow::Result<Vec<u8>> {
     let file = run.open(name)?;
     let file =
         file.ok_or_else(|| exit_error(NOT_FOUND, format!("this run has no {name}: it ended before there was one")))?;

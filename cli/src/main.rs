@@ -28,6 +28,7 @@ mod qmp;
 mod resolve;
 mod run;
 mod simple;
+mod sizes;
 mod stop;
 mod subject;
 mod validate;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use garboard_api::metadata::DEFAULT_NAMESPACE;
+use garboard_api::versions::to_stored;
 use serde_json::Value;
 
 use crate::exit::{BAD_INPUT, exit_error};
@@ -124,17 +125,35 @@ pub(crate) fn parse(origin: &str, text: &str) -> anyhow::Result<Vec<Document>> {
             }
             Value::Object(object) if object.get("kind").and_then(Value::as_str) == Some("List") => {
                 let items = value["items"].as_array().into_iter().flatten();
-                documents.extend(items.map(|item| Document { origin: origin.clone(), value: item.clone() }));
+                for item in items {
+                    documents.push(document(&origin, item.clone())?);
+                }
             }
-            Value::Object(_) => documents.push(Document { origin, value }),
+            Value::Object(_) => documents.push(document(&origin, value)?),
         }
     }
     Ok(documents)
 }
 
+/// One object, in the stored version of its kind.
+fn document(origin: &str, value: Value) -> anyhow::Result<Document> {
+    let value = to_stored(value).map_err(|error| anyhow::anyhow!("{origin}: {error}"))?;
+    Ok(Document { origin: origin.to_owned(), value })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_of_an_older_version_is_read_as_one_of_the_stored_one() {
+        let old = "apiVersion: kubevirt.io/v1alpha2\nkind: VirtualMachineInstance\nmetadata: {name: a}\n\
+                   spec: {domain: {devices: {disks: [{name: d, volumeName: v}]}}, volumes: [{name: v, registryDisk: {image: i}}]}\n";
+        let documents = parse("old.yaml", old).unwrap();
+        assert_eq!(documents[0].value["apiVersion"], "kubevirt.io/v1");
+        assert_eq!(documents[0].value["spec"]["domain"]["devices"]["disks"][0]["name"], "v");
+        assert_eq!(documents[0].value["spec"]["volumes"][0]["containerDisk"]["image"], "i");
+    }
 
     #[test]
     fn a_stream_of_documents_is_split_and_empty_ones_skipped() {

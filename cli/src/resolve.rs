@@ -107,6 +107,9 @@ fn one(vmi: &VirtualMachineInstance, volume: &Volume, lookup: &Lookup<'_>) -> an
         Written::ServiceAccount(_) => {
             anyhow::bail!("a bare host has no service accounts; use a Secret, or run this machine on a cluster")
         }
+        Written::Iscsi(_) => anyhow::bail!(
+            "QEMU reaches no network of a bare host; attach the unit with `iscsiadm` and use a hostDisk, or run this machine on a cluster"
+        ),
         // The supervisor makes the one; the others are no disks.
         Written::EmptyDisk(_) | Written::ContainerPath(_) | Written::DownwardMetrics(_) | Written::MemoryDump(_) => {
             return Ok(HostVolumeSource::Made);

@@ -4,9 +4,10 @@ use garboard_api::RunStrategy;
 use garboard_api::VirtualMachine;
 use garboard_api::cluster::ClusterConfig;
 use garboard_api::defaults::{Identity, default_vmi, vmi_of};
+use garboard_api::instancetype::{Sizing, sized};
 use garboard_api::metadata::{DEFAULT_NAMESPACE, annotation};
 use garboard_api::v1::VirtualMachineInstance;
-use garboard_api::validate::{Object, review, validate_vmi};
+use garboard_api::validate::{Object, review_sized, validate_vmi};
 use garboard_plan::{KeptError, KeptMachine, StoredMachine};
 use garboard_shim_client::places::MachineId;
 use uuid::Uuid;
@@ -15,6 +16,7 @@ use crate::args::ManifestArgs;
 use crate::exit::{BAD_INPUT, exit_error};
 use crate::manifest::{self, Document};
 use crate::output::note;
+use crate::sizes;
 
 /// Namespace of the identifiers that are made from names: an instance made twice from the same manifest is the
 /// same machine to its guest.
@@ -40,12 +42,17 @@ pub(crate) struct Subject {
 pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
     let documents = manifest::load(&args.files)?;
     let document = pick(&documents, args)?;
-    let admission = review(&document.value, &ClusterConfig::default());
+    let config = ClusterConfig::default();
+    let mut looked = sizes::look(document, &documents);
+    let mut absent = std::mem::take(&mut looked.sizing.missing);
+    absent.extend(looked.fault.take());
+    let admission = review_sized(&looked.manifest, &config, &looked.sizing);
     for warning in &admission.warnings {
         note!("garboard: warning: {}: {warning}", document.origin);
     }
-    let Some(object) = admission.object.filter(|_| admission.faults.is_empty()) else {
-        let faults = admission.faults.iter().map(|fault| format!("{}: {fault}", document.origin));
+    let faults = [admission.faults, absent].concat();
+    let Some(object) = admission.object.filter(|_| faults.is_empty()) else {
+        let faults = faults.iter().map(|fault| format!("{}: {fault}", document.origin));
         return Err(exit_error(BAD_INPUT, faults.collect::<Vec<_>>().join("\n")));
     };
     let mut kept = None;
@@ -65,17 +72,29 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
             let text = format!("{}: a pool is of a cluster; write its template as a VirtualMachine", document.origin);
             return Err(exit_error(BAD_INPUT, text));
         }
-        Object::KubeVirt(_) => {
-            let text = format!("{}: these are the settings of a cluster; name a machine", document.origin);
+        Object::KubeVirt(_) | Object::Instancetype(_) | Object::Preference(_) => {
+            let text = format!("{}: this is no machine; name one", document.origin);
             return Err(exit_error(BAD_INPUT, text));
         }
         Object::VirtualMachine(vm) => {
             kept = annotated(&vm)?;
-            (vmi_of(&vm), strategy_of(vm.spec.run_strategy.as_deref(), vm.spec.running)?, true)
+            let whole = with_sizes(&vm, &looked.sizing, &config)?;
+            (vmi_of(&whole), strategy_of(vm.spec.run_strategy.as_deref(), vm.spec.running)?, true)
         }
     };
     let id = identify(&mut vmi)?;
     Ok(Subject { vmi, strategy, is_kept, annotated: kept, documents, id })
+}
+
+/// The machine with its instancetype and its preference in its template.
+fn with_sizes(vm: &VirtualMachine, sizing: &Sizing, config: &ClusterConfig) -> anyhow::Result<VirtualMachine> {
+    if sizing.is_empty() {
+        return Ok(vm.clone());
+    }
+    sized(vm, sizing, config).map_err(|faults| {
+        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        exit_error(BAD_INPUT, lines.join("\n"))
+    })
 }
 
 /// The stored machine in a manifest that was saved from a cluster; that of another machine is left alone.

@@ -3,13 +3,14 @@
 
 use garboard_api::cluster::ClusterConfig;
 use garboard_api::fault::Fault;
-use garboard_api::validate::review;
+use garboard_api::validate::review_sized;
 use serde::Serialize;
 
 use crate::args::ValidateArgs;
 use crate::exit::{self, BAD_INPUT, exit_error};
 use crate::manifest::{self, Document};
 use crate::output::outln;
+use crate::sizes;
 
 /// The verdict on one document.
 #[derive(Debug, Serialize)]
@@ -30,7 +31,8 @@ struct DocumentVerdict {
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<u8> {
     let (documents, problems) = manifest::load_what_can_be(&args.files);
     let config = ClusterConfig::default();
-    let verdicts: Vec<DocumentVerdict> = documents.iter().map(|document| judge(document, &config)).collect();
+    let verdicts: Vec<DocumentVerdict> =
+        documents.iter().map(|document| judge(document, &documents, &config)).collect();
     let bad = verdicts.iter().filter(|verdict| !verdict.faults.is_empty()).count();
     args.output.show(&verdicts, || verdicts.iter().flat_map(lines).try_for_each(|line| outln!("{line}")))?;
     if !problems.is_empty() {
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<u8> {
     Ok(if bad == 0 { exit::OK } else { BAD_INPUT })
 }
 
-fn judge(document: &Document, config: &ClusterConfig) -> DocumentVerdict {
+fn judge(document: &Document, documents: &[Document], config: &ClusterConfig) -> DocumentVerdict {
     let mut verdict = DocumentVerdict {
         origin: document.origin.clone(),
         api_version: document.value["apiVersion"].as_str().unwrap_or_default().to_owned(),
@@ -57,8 +59,10 @@ fn judge(document: &Document, config: &ClusterConfig) -> DocumentVerdict {
         warnings: Vec::new(),
     };
     if verdict.not_judged.is_none() {
-        let admission = review(&document.value, config);
+        let looked = sizes::look(document, documents);
+        let admission = review_sized(&looked.manifest, config, &looked.sizing);
         verdict.faults = admission.faults;
+        verdict.faults.extend(looked.fault);
         verdict.warnings = admission.warnings.iter().map(ToString::to_string).collect();
     }
     verdict
@@ -104,7 +108,8 @@ mod tests {
     fn every_object_is_judged_or_named() {
         let table = [
             ("pool.kubevirt.io/v2", "VirtualMachinePool", "pool.kubevirt.io/v1beta1"),
-            ("instancetype.kubevirt.io/v1beta1", "VirtualMachineInstancetype", "not supported"),
+            ("instancetype.kubevirt.io/v1beta1", "VirtualMachineInstancetype", "spec"),
+            ("instancetype.kubevirt.io/v1alpha1", "VirtualMachineInstancetype", "apiVersion"),
             ("snapshot.kubevirt.io/v1beta1", "VirtualMachineSnapshot", "not supported"),
             ("migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "not supported"),
             ("kubevirt.io/v1", "VirtualMachineInstanceMigration", "not supported"),
@@ -117,7 +122,7 @@ mod tests {
         ];
         for (version, kind, expected) in table {
             let value = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}});
-            let verdict = judge(&Document { origin: "x.yaml".into(), value }, &ClusterConfig::default());
+            let verdict = judge(&Document { origin: "x.yaml".into(), value }, &[], &ClusterConfig::default());
             let text = lines(&verdict).join("\n");
             assert!(text.starts_with(&format!("x.yaml: {kind} a: ")) && text.contains(expected), "{text}");
             assert_eq!(verdict.faults.is_empty(), expected.starts_with("not judged"), "{text}");
@@ -125,9 +130,25 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_is_judged_with_what_it_names() {
+        let files = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec:\n  runStrategy: Always\n  \
+                     instancetype: {name: small}\n  template: {spec: {domain: {cpu: {cores: 2}, devices: {}}}}\n---\n\
+                     apiVersion: instancetype.kubevirt.io/v1\nkind: VirtualMachineClusterInstancetype\n\
+                     metadata: {name: small}\nspec: {cpu: {guest: 2}, memory: {guest: 1Gi}}\n";
+        let documents = manifest::parse("x.yaml", files).unwrap();
+        let config = ClusterConfig::default();
+        let both = judge(&documents[0], &documents, &config);
+        assert_eq!(both.faults[0].path.as_str(), "spec.template.spec.domain.cpu.cores");
+        let alone = judge(&documents[0], &documents[..1], &config);
+        assert_eq!(alone.faults, []);
+        assert!(alone.warnings.iter().any(|warning| warning.contains("add its manifest")), "{:?}", alone.warnings);
+        assert_eq!(judge(&documents[1], &documents, &config).faults, []);
+    }
+
+    #[test]
     fn what_does_not_say_what_it_is_is_refused() {
         for value in [json!({}), json!({"kind": "Machine"}), json!(null)] {
-            let verdict = judge(&Document { origin: "x.yaml".into(), value }, &ClusterConfig::default());
+            let verdict = judge(&Document { origin: "x.yaml".into(), value }, &[], &ClusterConfig::default());
             assert!(!verdict.faults.is_empty(), "{verdict:?}");
         }
     }

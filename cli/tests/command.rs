@@ -58,6 +58,23 @@ fn a_full_disk_is_an_error_message() {
 }
 
 #[test]
+fn a_machine_has_the_size_that_another_document_of_its_file_gives_it() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/vm-instancetype.yaml");
+    let ended = garboard(&["explain", "--reference", example], Stdio::piped(), Stdio::piped());
+    let (stdout, stderr) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(ended.status.code(), Some(0), "{stderr}");
+    assert!(stdout.contains("cores=2"), "{stdout}");
+    let mut text = std::fs::read_to_string(example).unwrap();
+    text.truncate(text.rfind("\n---\n").unwrap());
+    let alone = std::fs::read_to_string(example).unwrap()[text.len()..].to_owned();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), alone).unwrap();
+    let ended = garboard(&["explain", "--reference", file.path().to_str().unwrap()], Stdio::piped(), Stdio::piped());
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(2) && stderr.contains("add its manifest"), "{stderr}");
+}
+
+#[test]
 fn explain_says_first_which_host_it_is_for() {
     let first_line = |arguments: &[&str]| {
         let ended = garboard(arguments, Stdio::piped(), Stdio::piped());
@@ -68,6 +85,18 @@ fn explain_says_first_which_host_it_is_for() {
     let here = first_line(&["explain", MANIFEST]);
     // A host without QEMU is reported as well.
     assert!(here == "# Planned for this host" || here.starts_with(&format!("{plain}, because ")), "{here}");
+}
+
+#[test]
+fn explain_prints_a_domain_and_names_the_host_beside_it() {
+    let ended =
+        garboard(&["explain", "--reference", "--format", "domain-xml", MANIFEST], Stdio::piped(), Stdio::piped());
+    let (stdout, stderr) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(ended.status.code(), Some(0), "{stderr}");
+    assert!(stdout.starts_with("<domain type=\"kvm\">") && stdout.ends_with("</domain>\n"), "{stdout}");
+    assert!(stderr.contains("planned for a plain Debian 12 host"), "{stderr}");
+    let both = garboard(&["explain", "--format", "domain-xml", "--shell", MANIFEST], Stdio::piped(), Stdio::piped());
+    assert_eq!(both.status.code(), Some(2), "two forms at once");
 }
 
 /// Facts that `why -o facts` wrote on a cluster, changed a little where a test wants another situation.

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::durations::Reconciles;
 use crate::events::{Events, NewEvent};
+use crate::metrics::Measured;
 use crate::settings::Settings;
 use crate::stores::Unreadable;
 
@@ -70,6 +71,8 @@ pub struct Context {
     pub of_build: &'static str,
     /// How long reconciliations took.
     pub reconciles: Arc<Reconciles>,
+    /// What is counted for Prometheus.
+    pub metrics: Arc<Measured>,
 }
 
 impl Context {
@@ -82,8 +85,10 @@ impl Context {
         version: &'static str,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (events, publishing) = Events::new(client.clone());
-        let (of_build, reconciles) = ("", Arc::default());
-        (Self { client, events, launcher_image, settings, namespace, version, of_build, reconciles }, publishing)
+        let (of_build, reconciles, metrics) = ("", Arc::default(), Arc::default());
+        let context =
+            Self { client, events, launcher_image, settings, namespace, version, of_build, reconciles, metrics };
+        (context, publishing)
     }
 
     /// What this program was built of.
@@ -156,9 +161,7 @@ impl ReconcileError {
         self.pauses().0
     }
 
-    /// Whether the API server, or a webhook, refused what was asked.
-    #[must_use]
-    pub fn is_refused(&self) -> bool {
+    fn is_refused(&self) -> bool {
         matches!(self, Self::Api { source, .. }
             if matches!(source.as_ref(), kube::Error::Api(status) if (400..500).contains(&status.code)))
     }
@@ -181,12 +184,16 @@ impl ReconcileError {
         }
     }
 
-    /// Whether a right is missing: also where a webhook refuses for it, with a code of its own. The importer's has this text
-    /// (`authorize_utils.go` of its API).
+    /// Whether it is refused again whenever it is asked for again, or cannot be had here.
     #[must_use]
-    pub fn lacks_rights(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if matches!(source.as_ref(), kube::Error::Api(status)
-            if status.is_forbidden() || status.message.contains("insufficient permissions")))
+    pub fn is_refused_for_good(&self) -> bool {
+        match self {
+            Self::Refused { .. } => true,
+            Self::Api { source, .. } => {
+                matches!(source.as_ref(), kube::Error::Api(status) if is_refusal(status.code))
+            }
+            Self::Overtaken | Self::Unreadable(_) | Self::Panicked | Self::Incomplete { .. } => false,
+        }
     }
 
     /// Whether it is worth a line in the log.
@@ -194,6 +201,16 @@ impl ReconcileError {
     pub fn is_abnormal(&self) -> bool {
         !matches!(self, Self::Overtaken)
     }
+}
+
+/// Whether a request is refused again whenever it is sent again: not one that comes too often, or without a token that is valid now. A
+/// webhook that names no code refuses with 400.
+pub(crate) fn is_refusal(code: u16) -> bool {
+    const UNAUTHORIZED: u16 = 401;
+    const TIMED_OUT: u16 = 408;
+    const CONFLICT: u16 = 409;
+    const TOO_MANY: u16 = 429;
+    (400..500).contains(&code) && ![UNAUTHORIZED, TIMED_OUT, CONFLICT, TOO_MANY].contains(&code)
 }
 
 /// The annotations that KubeVirt's controllers write with the first change of a VirtualMachine and an instance. They are part of changes
@@ -230,6 +247,18 @@ mod tests {
         assert_eq!(api(503, "").message().as_deref(), Some("status 503"));
         let conflict = kube::core::Status { code: 409, reason: "Conflict".to_owned(), ..kube::core::Status::default() };
         assert_eq!(while_trying("write")(kube::Error::Api(conflict.boxed())).message(), None);
+    }
+
+    #[test]
+    fn only_what_is_refused_for_good_is_a_refusal() {
+        for code in [400, 403, 404, 405, 413, 422] {
+            assert!(is_refusal(code) && api(code, "denied").is_refused_for_good(), "{code}");
+        }
+        for code in [401, 408, 409, 429, 500, 503] {
+            assert!(!is_refusal(code) && !api(code, "later").is_refused_for_good(), "{code}");
+        }
+        assert!(ReconcileError::Refused { message: "no importer".to_owned() }.is_refused_for_good());
+        assert!(!ReconcileError::Overtaken.is_refused_for_good());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use garboard_metrics::{ENDS, Seen, as_float};
 use serde_json::{Value, json};
 
 /// Parts of each doubling, so that a duration is known to a quarter of itself.
@@ -12,11 +13,15 @@ const BUCKETS: usize = 124;
 
 /// How often which duration was seen.
 #[derive(Debug)]
-pub struct Durations([AtomicU64; BUCKETS]);
+pub struct Durations {
+    counts: [AtomicU64; BUCKETS],
+    /// All together, microseconds.
+    total: AtomicU64,
+}
 
 impl Default for Durations {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+        Self { counts: std::array::from_fn(|_| AtomicU64::new(0)), total: AtomicU64::new(0) }
     }
 }
 
@@ -24,16 +29,33 @@ impl Durations {
     /// Counts one.
     pub fn add(&self, duration: Duration) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        if let Some(count) = self.0.get(bucket(micros)) {
+        if let Some(count) = self.counts.get(bucket(micros)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
+        self.total.fetch_add(micros, Ordering::Relaxed);
     }
 
     /// Pairs of numbers: so many took less than so many microseconds, and not less than those of the pair before.
     #[must_use]
     pub fn seen(&self) -> Vec<(u64, u64)> {
-        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
         counts.filter(|(_, count)| *count > 0).map(|(place, count)| (end(place), count)).collect()
+    }
+
+    /// The same for Prometheus, in fewer and rounder buckets. One whose range ends above the end of a bucket is in the next one.
+    #[must_use]
+    pub fn histogram(&self) -> Seen {
+        const MICROS: f64 = 1e6;
+        let seen = self.seen();
+        let below = |seconds: f64| -> u64 {
+            let ended = seen.iter().filter(|(end, _)| as_float(*end) <= seconds * MICROS);
+            ended.map(|(_, count)| count).sum()
+        };
+        Seen {
+            up_to: ENDS.iter().map(|end| (*end, below(*end))).collect(),
+            sum: as_float(self.total.load(Ordering::Relaxed)) / MICROS,
+            count: seen.iter().map(|(_, count)| count).sum(),
+        }
     }
 }
 
@@ -96,6 +118,18 @@ mod tests {
             assert!(place == 0 || micros >= end(place - 1), "{micros} at {place}, which begins at {}", end(place - 1));
         }
         assert!((0..BUCKETS - 1).all(|place| end(place) < end(place + 1)));
+    }
+
+    #[test]
+    fn prometheus_gets_them_in_round_buckets() {
+        let durations = Durations::default();
+        for micros in [3, 1000, 99_000, 700_000] {
+            durations.add(Duration::from_micros(micros));
+        }
+        let Seen { up_to, sum, count } = durations.histogram();
+        // The range of 99 ms ends above 100 ms.
+        assert_eq!((up_to[0], up_to[1], up_to[2], up_to[4]), ((0.05, 2), (0.1, 2), (0.25, 3), (1.0, 4)));
+        assert!(count == 4 && (sum - 0.800_003).abs() < 1e-9, "{sum}");
     }
 
     #[test]

@@ -13,11 +13,20 @@ use crate::shutdown::{Stage, Stages};
 use crate::webhook::Readiness;
 
 /// What has to serve before this replica is asked.
+#[derive(Clone)]
 pub struct Servers {
     /// The webhooks.
     pub webhooks: Readiness,
     /// The subresource API.
     pub subresources: Readiness,
+}
+
+impl Servers {
+    /// Whether all of them serve.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        *self.webhooks.borrow() && *self.subresources.borrow()
+    }
 }
 
 /// Serves until the process ends.

@@ -11,7 +11,7 @@ use garboard_controller::lease::Candidate;
 use garboard_controller::reconciler::contained;
 use garboard_controller::settings::{self, Defaults, Settings};
 use garboard_controller::shutdown::{self, Signals, Times};
-use garboard_controller::{certificates, health, kubevirt, nodes, reconcilers, subresources, webhook};
+use garboard_controller::{certificates, health, kubevirt, metrics, nodes, reconcilers, subresources, webhook};
 use garboard_protocol::causes::ErrorChain;
 use garboard_tunnel::controller::Nodes;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -60,6 +60,9 @@ struct Args {
     /// Where node agents connect.
     #[arg(long, default_value = "0.0.0.0:8445")]
     nodes: std::net::SocketAddr,
+    /// Where metrics are served, for who may read them.
+    #[arg(long, default_value = "0.0.0.0:8446")]
+    metrics: std::net::SocketAddr,
     /// The namespace of the Lease, the certificates and the node agents.
     #[arg(long, env = "POD_NAMESPACE", default_value = "garboard")]
     namespace: String,
@@ -125,7 +128,8 @@ async fn run(args: Args) -> Result<(), String> {
     };
     let mut served = pin!(async {
         tokio::select! {
-            outcome = health::serve(args.health, servers, stages.clone(), context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
+            outcome = metrics::run(context.clone(), args.metrics, connected.clone(), servers.clone()) => Err(format!("no metrics: {outcome:?}")),
+            outcome = health::serve(args.health, servers.clone(), stages.clone(), context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
             // Until the end: what the others are answering needs it.
             outcome = nodes::run(context.clone(), args.nodes, connected.clone()) => Err(format!("no connections of node agents: {outcome:?}")),
             outcome = futures::future::try_join(webhooks, subresources) => outcome.map(|_| ()),

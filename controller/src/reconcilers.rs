@@ -13,13 +13,14 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
+use crate::metrics::{Leading, Measured};
 use crate::reconciler::{self, Queue, Queued};
 use crate::stores::{
     Cached, DataVolumes, Instances, Kind, Known, Machines, ObjectKey, Pods, Pools, ReplicaSets, StoreWriter, UNSERVED,
     VolumeClaims, Waiting,
 };
 use crate::vmi::history::PodHistories;
-use crate::{pool, replica_set, upgrade, vm, vmi};
+use crate::{pool, replica_set, runs, upgrade, vm, vmi};
 
 /// What all reconcilers work with while this replica leads.
 pub struct Leader {
@@ -63,6 +64,7 @@ struct Queues {
     pools: Queue<Pools>,
     known_pools: Known<Pools>,
     launchers: upgrade::Changed,
+    metrics: Arc<Measured>,
 }
 
 impl Queues {
@@ -94,6 +96,7 @@ impl Queues {
     /// A machine looks at the instance that has its name, also if another client made it; a set at those that it controls, and at
     /// those without a controller that it selects.
     fn instance_changed(&self, object: &Cached<Instances>) {
+        self.metrics.phases.changed(object);
         let ObjectKey { namespace, name } = object.key();
         self.instances.push(&namespace, &name);
         self.machines.push(&namespace, &name);
@@ -219,6 +222,7 @@ pub async fn run(context: Context) {
         pools: pool_queue,
         known_pools: pools.clone(),
         launchers,
+        metrics: Arc::clone(&context.metrics),
     };
     let groups = Groups { sets: (sets, set_filler, queued_sets), pools: (pools, pool_filler, queued_pools) };
     let (claims, claim_filler) = Known::<VolumeClaims>::new();
@@ -233,6 +237,9 @@ pub async fn run(context: Context) {
         waiting: Waiting::default(),
         histories: PodHistories::beginning(jiff::Timestamp::now()),
     });
+    // Until this future ends, or is dropped.
+    let stores = Leading { machines: machines.clone(), instances: instances.clone(), pods: pods.clone() };
+    let _leads = leader.context.metrics.lead(stores);
     let mut parts = JoinSet::new();
     let (to, api) = (queues.clone(), Api::all(client.clone()));
     parts.spawn(async move { machine_filler.follow(api, pages(), |each| to.machine_changed(each)).await });
@@ -261,6 +268,7 @@ pub async fn run(context: Context) {
         ready.await;
         upgrade::run(upgrading, changed_launchers).await;
     });
+    parts.spawn(runs::run(client));
     let reconciler = vmi::Reconciler(leader);
     parts.spawn(async move {
         listed.await;

@@ -94,7 +94,12 @@ fn merge(target: &mut Value, patch: &Value) {
 fn instance(manifest: &Value, config: &ClusterConfig) -> Option<VirtualMachineInstance> {
     let mut vmi = match admit(manifest, config).object? {
         Object::VirtualMachineInstance(vmi) => *vmi,
-        Object::ReplicaSet(_) | Object::Preset(_) | Object::Pool(_) | Object::KubeVirt(_) => return None,
+        Object::ReplicaSet(_)
+        | Object::Preset(_)
+        | Object::Pool(_)
+        | Object::KubeVirt(_)
+        | Object::Instancetype(_)
+        | Object::Preference(_) => return None,
         Object::VirtualMachine(vm) => vmi_of(&vm),
     };
     default_vmi(&mut vmi, config, &Identity { firmware_uuid: uuid::Uuid::nil() });

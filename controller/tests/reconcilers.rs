@@ -364,6 +364,23 @@ async fn a_pod_is_found_by_its_owner_whatever_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_cannot_be_written_keeps_no_instance_from_its_report() {
+    let path = "/api/v1/namespaces/ns/pods/virt-launcher-vm-0123";
+    for code in [400, 403, 500] {
+        let mut vmi = instance(false);
+        vmi["metadata"]["annotations"] = json!({"descheduler.alpha.kubernetes.io/evict": "true"});
+        let listed = [(MACHINES, vec![]), (INSTANCES, vec![vmi]), (PODS, vec![pod("virt-launcher-vm-0123")])];
+        let server = run(listed, |state| {
+            state.refused.insert(path.to_owned(), (code, "denied the request"));
+        })
+        .await;
+        assert!(!server.asked(&Method::PATCH, path).is_empty(), "{code}");
+        let written = server.asked(&Method::PATCH, VMI);
+        assert!(written.iter().any(|body| body.to_string().contains("\"Ready\"")), "{code}: {written:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_instance_whose_pod_the_watch_does_not_know_is_asked_for_before_it_is_given_up() {
     let path = "/api/v1/namespaces/ns/pods";
     let listed = [(MACHINES, vec![machine("vm")]), (INSTANCES, vec![instance(true)]), (PODS, vec![])];

@@ -5,9 +5,11 @@
 //! server has taken.
 
 use std::fmt;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use garboard_kubectl::page;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue, SEC_WEBSOCKET_PROTOCOL};
 
@@ -58,7 +60,7 @@ impl Token {
     }
 
     /// When it ends, seconds since 1970, if it says so itself: tokens of service accounts and of OpenID Connect are JSON Web Tokens
-    /// (RFC 7519, `exp`).
+    /// (RFC 7519, `exp`, a number that may have a fraction; the whole second before it counts).
     #[must_use]
     pub fn expires(&self) -> Option<u64> {
         let mut parts = self.0.split('.');
@@ -67,7 +69,9 @@ impl Token {
         };
         let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
         let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
-        claims["exp"].as_u64()
+        let exp = &claims["exp"];
+        let with_fraction = || Duration::try_from_secs_f64(exp.as_f64()?).ok().map(|since_1970| since_1970.as_secs());
+        exp.as_u64().or_else(with_fraction)
     }
 }
 
@@ -85,7 +89,7 @@ fn of_protocol(headers: &HeaderMap) -> Option<Token> {
 
 /// The protocols that a websocket offers.
 pub fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    one(headers, SEC_WEBSOCKET_PROTOCOL.as_str()).into_iter().flat_map(|line| line.split(',')).map(str::trim)
+    page::protocols(one(headers, SEC_WEBSOCKET_PROTOCOL.as_str()))
 }
 
 #[cfg(test)]
@@ -136,11 +140,19 @@ mod tests {
 
     #[test]
     fn a_token_says_when_it_ends_and_is_never_printed() {
-        let claims = URL_SAFE_NO_PAD.encode(r#"{"sub":"ada","exp":1800000000}"#);
-        let token = Token::new(&format!("e30.{claims}.c2ln")).unwrap();
-        assert_eq!(token.expires(), Some(1_800_000_000));
+        let with = |exp: &str| {
+            let claims = URL_SAFE_NO_PAD.encode(format!(r#"{{"sub":"ada","exp":{exp}}}"#));
+            Token::new(&format!("e30.{claims}.c2ln")).unwrap()
+        };
+        for exp in ["1800000000", "1800000000.75", "1800000000.0", "1.8e9"] {
+            assert_eq!(with(exp).expires(), Some(1_800_000_000), "{exp}");
+        }
+        for none in ["null", "\"1800000000\"", "-1", "-0.5", "1e300"] {
+            assert_eq!(with(none).expires(), None, "{none}");
+        }
+        let token = with("1800000000");
         assert_eq!(format!("{token:?} {:?}", token.header().unwrap()), "Token(…) Sensitive");
-        for without in ["opaque", "a.b", "a.b.c", "a.e30.c", &format!("a.{claims}.c.d")] {
+        for without in ["opaque", "a.b", "a.b.c", "a.e30.c", &format!("{}.d", token.0)] {
             assert_eq!(Token::new(without).unwrap().expires(), None, "{without}");
         }
     }

@@ -91,8 +91,10 @@ pub async fn stream(
     let (upstream, browser) = (hyper::upgrade::on(&mut answer), hyper::upgrade::on(request));
     let rest = token.expires().map(rest_of);
     drop(tokio::spawn(async move {
-        relay(browser, upstream, rest).await;
-        drop(place);
+        tokio::select! {
+            () = relay(browser, upstream, rest) => {}
+            () = place.is_gone() => {}
+        }
     }));
     Ok(switching(accept, protocol))
 }
@@ -113,13 +115,18 @@ pub fn refused(
     let protocol = first_protocol(request.headers());
     let frames = socket_frames::refusal(code, text);
     let browser = hyper::upgrade::on(request);
-    drop(tokio::spawn(async move {
+    let telling = async move {
         if let Ok(browser) = browser.await {
             let mut browser = TokioIo::new(browser);
             let _ = timeout(LEAVING, browser.write_all(&frames)).await;
             leave(&mut browser).await;
         }
-        drop(place);
+    };
+    drop(tokio::spawn(async move {
+        tokio::select! {
+            () = telling => {}
+            () = place.is_gone() => {}
+        }
     }));
     Ok(switching(accept, protocol))
 }

@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
-use garboard_kubectl::{Failure, Look, Question};
+use garboard_kubectl::{Failure, Look, Question, bounded};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
 
 use crate::credentials::Token;
 use crate::head;
@@ -23,8 +25,9 @@ const LONGEST_ANSWER: usize = 8 << 20;
 /// The most that all answers of a diagnosis have together, MiB: a machine's author may name many objects, each as large as objects can be,
 /// and the pod has memory for two diagnoses.
 const MOST_TOGETHER: usize = 24;
-/// Of what the API server refuses with, so many characters are shown.
-const LONGEST_TEXT: usize = 600;
+/// How long a diagnosis may take, with all its questions. What was not answered by then is noted as not seen; without the machine itself
+/// there is none.
+pub(crate) const DIAGNOSED_WITHIN: Duration = Duration::from_secs(60);
 /// The namespace of a user that is no service account.
 const USUAL_NAMESPACE: &str = "default";
 
@@ -62,8 +65,7 @@ fn namespace_of(user: Option<&str>) -> &str {
 
 /// The message of a `Status`, bounded. Pure.
 fn text_of(status: &Value) -> String {
-    let text = status["message"].as_str().unwrap_or("without a message");
-    text.chars().filter(|one| !one.is_control()).take(LONGEST_TEXT).collect()
+    bounded(status["message"].as_str().unwrap_or("without a message"))
 }
 
 /// A cluster as the user of a token sees it. It is for threads of their own: each question waits for its answer.
@@ -80,6 +82,8 @@ pub(crate) struct Looking {
     pub(crate) garboard: Arc<str>,
     /// How many questions are asked at once, of all diagnoses together.
     pub(crate) questions: Arc<Semaphore>,
+    /// Until when: usually [`DIAGNOSED_WITHIN`] after its begin.
+    pub(crate) until: Instant,
     /// Bytes of its answers so far.
     pub(crate) read: AtomicUsize,
 }
@@ -87,6 +91,11 @@ pub(crate) struct Looking {
 impl Looking {
     /// What a path has: the objects of a list, an object, or nothing.
     async fn get(&self, path: &str) -> Result<Vec<Value>, Failure> {
+        let late = |_| Err(Failure::NoAnswer(format!("a diagnosis has {} s", DIAGNOSED_WITHIN.as_secs())));
+        timeout_at(self.until, self.answered(path)).await.unwrap_or_else(late)
+    }
+
+    async fn answered(&self, path: &str) -> Result<Vec<Value>, Failure> {
         // A semaphore that is never closed.
         let _turn = self.questions.acquire().await;
         let failed = |refusal: Refusal| Failure::Other(refusal.to_string());
@@ -152,28 +161,22 @@ fn failure(code: StatusCode, status: &Value) -> Failure {
 
 /// A failure of the question for the machine itself, as the page gets it. Pure.
 pub(crate) fn refusal(failure: Failure) -> Refusal {
-    match failure {
-        Failure::Unauthorized(text) => Refusal::Unauthorized(text),
-        other @ (Failure::NoProgram { .. }
-        | Failure::Unreachable(_)
-        | Failure::Forbidden(_)
-        | Failure::NotInstalled(_)
-        | Failure::NotFound(_)
-        | Failure::NotRunning(_)
-        | Failure::Conflict(_)
-        | Failure::Lost(_)
-        | Failure::NotServed(_)
-        | Failure::NoController(_)
-        | Failure::Refused(_)
-        | Failure::Interrupted(_)
-        | Failure::NoAnswer(_)
-        | Failure::Other(_)) => Refusal::Diagnosis(other.to_string()),
+    if let Failure::Unauthorized(text) = failure {
+        return Refusal::Unauthorized(text);
     }
+    if let Failure::NoAnswer(_) = failure {
+        return Refusal::Late(DIAGNOSED_WITHIN.as_secs());
+    }
+    Refusal::Diagnosis(failure.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::TcpListener;
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::tls::testing::{both, pair};
 
     #[test]
     fn a_service_account_looks_into_its_own_namespace() {
@@ -189,6 +192,31 @@ mod tests {
             count(&read, LONGEST_ANSWER).unwrap();
         }
         assert!(matches!(count(&read, 1), Err(Failure::Other(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_questions_of_a_diagnosis_have_one_time() {
+        // It takes connections, and says nothing.
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (_, trusted) = both(&pair());
+        let port = silent.local_addr().unwrap().port();
+        let api = ApiServer::new("localhost", port, watch::channel(Arc::new(trusted)).1).unwrap();
+        let begun = Instant::now();
+        let looking = Looking {
+            runtime: Handle::current(),
+            api: Arc::new(api),
+            token: Token::new("abc").unwrap(),
+            namespace: "tenant".to_owned(),
+            garboard: "garboard".into(),
+            questions: Arc::new(Semaphore::new(1)),
+            until: begun + Duration::from_secs(1),
+            read: AtomicUsize::new(0),
+        };
+        for _ in 0..3 {
+            let failure = looking.get("/api/v1/namespaces").await.unwrap_err();
+            assert_eq!(refusal(failure), Refusal::Late(60));
+        }
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     }
 
     #[test]

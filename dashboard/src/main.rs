@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use garboard_dashboard::guard::{Hosts, host_name};
+use garboard_dashboard::guard::Hosts;
 use garboard_dashboard::server::Server;
 use garboard_dashboard::tls;
 use garboard_dashboard::upstream::ApiServer;
@@ -38,7 +38,7 @@ struct Args {
     #[arg(long, value_name = "PORT", env = "KUBERNETES_SERVICE_PORT", default_value_t = 443)]
     api_port: u16,
     /// A name by which browsers reach the page, beside those of its Service and of a forwarded port; may be given several times.
-    #[arg(long = "host", value_name = "NAME", value_parser = host_name)]
+    #[arg(long = "host", value_name = "NAME", value_parser = garboard_kubectl::host_name)]
     hosts: Vec<String>,
     /// The name of its Service.
     #[arg(long, value_name = "NAME", default_value = "garboard-dashboard")]

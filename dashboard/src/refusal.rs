@@ -1,7 +1,8 @@
-//! What is answered where this server itself refuses or fails: a `Status`, as API servers answer, so that the page shows both alike. Pure.
+//! What is answered where this server itself refuses or fails. Pure.
 
+use garboard_kubectl::page::origin::OtherPage;
 use garboard_kubectl::page::routes::UnknownPath;
-use serde_json::json;
+use garboard_kubectl::page::status;
 
 /// Why a request is not served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,26 +59,10 @@ impl Refusal {
         }
     }
 
-    /// The reason as API servers name it.
-    const fn reason(&self) -> &'static str {
-        match self {
-            Self::Malformed(_) => "BadRequest",
-            Self::Token | Self::Unauthorized(_) => "Unauthorized",
-            Self::Host(_) | Self::OtherPage(_) => "Forbidden",
-            Self::Path(_) => "NotFound",
-            Self::Unreachable(_) | Self::Answer(_) | Self::Diagnosis(_) | Self::Diagnosing => "ServiceUnavailable",
-            Self::Late(_) => "Timeout",
-        }
-    }
-
     /// The body.
     #[must_use]
     pub fn status(&self) -> String {
-        json!({
-            "kind": "Status", "apiVersion": "v1",
-            "message": format!("dashboard: {self}"), "reason": self.reason(), "code": self.code(),
-        })
-        .to_string()
+        status::body(self.code(), &self.to_string())
     }
 }
 
@@ -87,8 +72,16 @@ impl From<UnknownPath> for Refusal {
     }
 }
 
+impl From<OtherPage> for Refusal {
+    fn from(other: OtherPage) -> Self {
+        Self::OtherPage(other.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

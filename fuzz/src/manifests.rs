@@ -90,6 +90,8 @@ fn stored(object: &Object) -> Value {
         Object::Preset(preset) => serde_json::to_value(preset),
         Object::Pool(pool) => serde_json::to_value(pool),
         Object::KubeVirt(settings) => serde_json::to_value(settings),
+        Object::Instancetype(size) => serde_json::to_value(size),
+        Object::Preference(preference) => serde_json::to_value(preference),
     };
     written.expect("an object is JSON")
 }
@@ -101,7 +103,7 @@ fn starts(object: &Object, config: &ClusterConfig) {
         Object::VirtualMachineInstance(vmi) => (**vmi).clone(),
         Object::ReplicaSet(set) => garboard_api::set::instance(set, &garboard_api::set::name(set, 0)),
         Object::Pool(pool) => vmi_of(&garboard_api::pool::machine(pool, 0)),
-        Object::Preset(_) | Object::KubeVirt(_) => return,
+        Object::Preset(_) | Object::KubeVirt(_) | Object::Instancetype(_) | Object::Preference(_) => return,
     };
     let identity = Identity { firmware_uuid: Default::default() };
     default_vmi(&mut vmi, config, &identity);

@@ -57,7 +57,8 @@ pub fn run(directory: &Path, arguments: &[String]) -> Result<&'static str, HookE
         | ControlReply::Session
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
-        | ControlReply::Guest(_) => Err(HookError::Nonsense),
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_) => Err(HookError::Nonsense),
     }
 }
 

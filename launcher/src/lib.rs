@@ -9,6 +9,7 @@
 //! - [`pod`]: what a supervisor finds in a launcher pod.
 //! - [`probe`]: a kubelet's question to the guest, put through the supervisor.
 //! - [`relay`]: the way of users' commands into a pod.
+//! - [`virsh`]: what people who know libvirt ask of a machine.
 //!
 //! Neither process links a Kubernetes client or TLS.
 
@@ -22,4 +23,5 @@ pub mod probe;
 pub mod relay;
 pub mod supervisor;
 mod sys;
+pub mod virsh;
 pub mod vm;

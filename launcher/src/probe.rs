@@ -77,7 +77,8 @@ pub fn run(directory: &Path, arguments: &[String]) -> Result<(), ProbeError> {
         | ControlReply::Streaming
         | ControlReply::Session
         | ControlReply::Resumed(_)
-        | ControlReply::Guest(_) => Err(ProbeError::Nonsense),
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_) => Err(ProbeError::Nonsense),
     }
 }
 

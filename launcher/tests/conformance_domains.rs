@@ -72,7 +72,12 @@ impl Difference {
 fn instance(manifest: &Value, config: &ClusterConfig) -> Option<VirtualMachineInstance> {
     match admit(manifest, config).object? {
         Object::VirtualMachineInstance(vmi) => Some(*vmi),
-        Object::ReplicaSet(_) | Object::Preset(_) | Object::Pool(_) | Object::KubeVirt(_) => None,
+        Object::ReplicaSet(_)
+        | Object::Preset(_)
+        | Object::Pool(_)
+        | Object::KubeVirt(_)
+        | Object::Instancetype(_)
+        | Object::Preference(_) => None,
         Object::VirtualMachine(vm) => {
             let mut vmi = vmi_of(&vm);
             default_vmi(&mut vmi, config, &Identity { firmware_uuid: uuid::Uuid::nil() });

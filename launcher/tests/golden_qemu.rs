@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use garboard_machine::features::Accelerator;
 use garboard_machine::pci::PciPlace;
 use garboard_plan::live::{Drive, LivePlan};
-use garboard_plan::{DescriptorPurpose, DiskPlan, LaunchPlan};
+use garboard_plan::{DescriptorPurpose, DiskPlan, DiskSource, LaunchPlan};
 use serde_json::{Value, json};
 use support::qmp::Qmp;
 use support::{Case, cases, stage};
@@ -181,6 +181,9 @@ fn cannot_run(plan: &LaunchPlan, qemu: &str) -> Option<String> {
     }
     if plan.argv.iter().any(|argument| argument.contains("hugetlb")) && free_hugepages() < 64 {
         return Some("fewer than 64 huge pages are free".to_owned());
+    }
+    if plan.disks.iter().any(|disk| matches!(disk.source, DiskSource::Iscsi { .. })) {
+        return Some("there is no iSCSI target".to_owned());
     }
     if let Some(device) = unknown_device(plan, qemu) {
         return Some(format!("this QEMU has no {device}"));

@@ -5,7 +5,7 @@
 //! them is a third, a raw image of fixed size, where a layer may not grow to what its disk could take.
 
 use crate::argv::{Arg, Argument, Properties, Property};
-use crate::id::NodeName;
+use crate::id::{DeviceId, NodeName};
 use crate::process::fdset_path;
 
 /// `-blockdev`
@@ -15,6 +15,31 @@ pub enum Blockdev {
     File(FileNode),
     /// Interprets them.
     Image(ImageNode),
+    /// Opens bytes over the network.
+    Iscsi(IscsiNode),
+}
+
+/// The `iscsi` driver: a unit of a target, over TCP. Its name and CHAP's user are seen in the argv, the password is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IscsiNode {
+    /// Its name.
+    pub node_name: NodeName,
+    /// `host:port`
+    pub portal: String,
+    /// `iqn.…`
+    pub target: String,
+    /// Number of the unit.
+    pub lun: u32,
+    /// CHAP's user.
+    pub user: Option<String>,
+    /// The object with CHAP's password.
+    pub password_secret: Option<DeviceId>,
+    /// Opened without the right to write.
+    pub read_only: bool,
+    /// There is no page cache below it; what the image node over it has.
+    pub cache: Cache,
+    /// Whether the guest's discards reach the target.
+    pub discard: Discard,
 }
 
 /// The `file` and `host_device` drivers. QEMU locks the image where the file system can, also one that several VMs
@@ -121,6 +146,7 @@ impl Blockdev {
         match self {
             Self::File(file) => &file.node_name,
             Self::Image(image) => &image.node_name,
+            Self::Iscsi(iscsi) => &iscsi.node_name,
         }
     }
 
@@ -130,6 +156,7 @@ impl Blockdev {
         match self {
             Self::File(file) => file.properties(),
             Self::Image(image) => image.properties(),
+            Self::Iscsi(iscsi) => iscsi.properties(),
         }
     }
 }
@@ -158,6 +185,24 @@ impl FileNode {
             .set("read-only", *read_only)
             .set("cache", cache.properties())
             .set("aio", aio)
+            .set_some("discard", discard.property())
+    }
+}
+
+impl IscsiNode {
+    fn properties(&self) -> Properties {
+        let Self { node_name, portal, target, lun, user, password_secret, read_only, cache, discard } = self;
+        Properties::new()
+            .set("driver", "iscsi")
+            .set("node-name", node_name)
+            .set("transport", "tcp")
+            .set("portal", portal)
+            .set("target", target)
+            .set("lun", *lun)
+            .set_some("user", user.as_ref())
+            .set_some("password-secret", password_secret.as_ref())
+            .set("read-only", *read_only)
+            .set("cache", cache.properties())
             .set_some("discard", discard.property())
     }
 }

@@ -8,8 +8,11 @@ use garboard_api::v1::VirtualMachineInstance;
 use garboard_cluster::names::NODE_MANAGER;
 use garboard_cluster::report::InstanceEvent;
 use garboard_cluster::report::condition::PodUpdate;
+use garboard_protocol::record::{GROUP, KIND, PLURAL, VERSION};
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::core::DynamicObject;
+use kube::discovery::ApiResource;
 use kube::runtime::events::{Event, Recorder, Reporter};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -39,6 +42,20 @@ pub enum ClusterError {
     /// The API server is away, or refuses.
     #[error("the request to the API server failed")]
     Failed(#[source] Box<kube::Error>),
+}
+
+impl ClusterError {
+    /// Whether the same will be refused again: it is wrong, or not the agent's to write, or its namespace goes.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Gone => true,
+            Self::Failed(error) => {
+                matches!(&**error, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 413 | 422))
+            }
+            Self::Conflict | Self::Slow => false,
+        }
+    }
 }
 
 impl From<kube::Error> for ClusterError {
@@ -87,6 +104,8 @@ pub trait Cluster: Send + Sync + 'static {
     fn pods_of(&self, node: &str) -> impl Future<Output = Result<Vec<LauncherPod>, ClusterError>> + Send;
     /// Writes conditions of a pod: its readiness gate, its launcher's first report.
     fn mark_pod(&self, pod: &LauncherPod, news: &PodUpdate) -> impl Future<Output = Result<(), ClusterError>> + Send;
+    /// Makes an object of the kind MachineRun.
+    fn keep_run(&self, namespace: &str, run: Value) -> impl Future<Output = Result<(), ClusterError>> + Send;
     /// Records what happened to the VMI of a pod.
     fn emit_event(
         &self,
@@ -156,6 +175,17 @@ async fn soon<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result
     tokio::time::timeout(PATIENCE, answer).await.map_err(|_| ClusterError::Slow)?.map_err(ClusterError::from)
 }
 
+/// The kind of records of runs.
+fn runs() -> ApiResource {
+    ApiResource {
+        group: GROUP.to_owned(),
+        version: VERSION.to_owned(),
+        api_version: format!("{GROUP}/{VERSION}"),
+        kind: KIND.to_owned(),
+        plural: PLURAL.to_owned(),
+    }
+}
+
 fn parameters() -> PatchParams {
     PatchParams { field_manager: Some(NODE_MANAGER.to_owned()), ..PatchParams::default() }
 }
@@ -189,6 +219,14 @@ impl Cluster for ApiServer {
         let patch = json!({"metadata": {"uid": pod.uid.as_str()}, "status": {"conditions": conditions}});
         let pods = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace);
         soon(pods.patch_status(&pod.name, &parameters(), &Patch::Strategic(patch))).await.map(drop)
+    }
+
+    async fn keep_run(&self, namespace: &str, run: Value) -> Result<(), ClusterError> {
+        let runs: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &runs());
+        let object: DynamicObject = serde_json::from_value(run)
+            .map_err(|error| ClusterError::Failed(Box::new(kube::Error::SerdeError(error))))?;
+        let parameters = PostParams { field_manager: Some(NODE_MANAGER.to_owned()), ..PostParams::default() };
+        soon(runs.create(&parameters, &object)).await.map(drop)
     }
 
     async fn emit_event(&self, pod: &LauncherPod, event: &InstanceEvent) -> Result<(), ClusterError> {

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     // Fails only if one was chosen already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     tracing::info!(version, "the node agent starts");
-    match start(args) {
+    match start(args, version) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), "the node agent failed");
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(args: Args) -> anyhow::Result<()> {
+fn start(args: Args, version: &'static str) -> anyhow::Result<()> {
     // A rule is for a directory that is there.
     garboard_node::run::prepare(&args.agent_directory)?;
     let directories =
@@ -57,7 +57,7 @@ fn start(args: Args) -> anyhow::Result<()> {
     }
     // Two threads: work on a network namespace occupies one for milliseconds.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(garboard_node::run::run(args))
+    runtime.block_on(garboard_node::run::run(args, version))
 }
 
 /// What `GARBOARD_LOG` asks for, `TARGET=LEVEL,…,LEVEL`; else `info`.

@@ -6,6 +6,7 @@ use garboard_api::v1::VirtualMachineInstance;
 use garboard_plan::{OrderedInterface, PlanError, ordered_interfaces};
 use garboard_protocol::agent::{AgentRequest, InterfaceRequest};
 use garboard_protocol::control::Status;
+use garboard_protocol::record::RunRecord;
 use garboard_protocol::text::{DecoderError, printable};
 use serde::Deserialize;
 
@@ -21,6 +22,8 @@ pub(crate) enum Permitted {
     Work(Work),
     /// The status of the pod's machine is noted.
     Report(Box<Status>),
+    /// The record of the pod's run is kept.
+    Record(Box<RunRecord>),
 }
 
 /// What is made in a pod's network namespace, as the pod's order has it.
@@ -94,6 +97,8 @@ pub(crate) fn permitted(request: AgentRequest, order: Option<&str>, vmi_uid: &st
         AgentRequest::Serve => Err(OrderError::Serve),
         AgentRequest::Report { status } if status.uid != vmi_uid => Err(OrderError::OtherInstance),
         AgentRequest::Report { status } => Ok(Permitted::Report(status)),
+        AgentRequest::Record { record } if record.uid != vmi_uid => Err(OrderError::OtherInstance),
+        AgentRequest::Record { record } => Ok(Permitted::Record(record)),
         AgentRequest::Plumb { interfaces } => Ok(Permitted::Work(Work::Plumb(granted(order, &interfaces)?))),
         AgentRequest::Sockets { interfaces } => Ok(Permitted::Work(Work::Sockets(granted(order, &interfaces)?))),
     }
@@ -187,6 +192,11 @@ pub(crate) mod tests {
         let report = judged(AgentRequest::Report { status: status.clone() }).unwrap();
         assert_eq!(report, Permitted::Report(status.clone()));
         let foreign = permitted(AgentRequest::Report { status }, Some(&order), "another");
+        assert!(matches!(foreign, Err(OrderError::OtherInstance)), "{foreign:?}");
+        let record = Box::new(RunRecord { uid: INSTANCE.to_owned(), ..RunRecord::default() });
+        let kept = judged(AgentRequest::Record { record: record.clone() }).unwrap();
+        assert_eq!(kept, Permitted::Record(record.clone()));
+        let foreign = permitted(AgentRequest::Record { record }, Some(&order), "another");
         assert!(matches!(foreign, Err(OrderError::OtherInstance)), "{foreign:?}");
         assert!(matches!(judged(AgentRequest::Volume { name: "root".into() }), Err(OrderError::Volume)));
         assert!(matches!(judged(AgentRequest::Serve), Err(OrderError::Serve)));

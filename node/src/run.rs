@@ -29,6 +29,7 @@ use crate::device::resource::Health;
 use crate::device::{self, Plugins, Resource};
 use crate::heartbeat::Sources;
 use crate::launchers::Launchers;
+use crate::metrics::{Served, Sources as Counted};
 use crate::mirror::Mirror;
 use crate::pods::{self, LauncherPod, launcher_pod};
 use crate::policy;
@@ -40,12 +41,12 @@ use crate::watched_vmi::WatchedVmi;
 use crate::writer::{Writer, WriterContext};
 use crate::{facts, heartbeat};
 
-/// Runs until it is asked to exit. An exit changes nothing: pods of this node run on, and the next agent goes on where
+/// Runs until it is asked to exit; `version` is that of this program. An exit changes nothing: pods of this node run on, and the next agent goes on where
 /// this one stopped.
 ///
 /// # Errors
 /// The agent's directory, its socket, or the configuration of its client cannot be used.
-pub async fn run(args: Args) -> anyhow::Result<()> {
+pub async fn run(args: Args, version: &'static str) -> anyhow::Result<()> {
     let offer = heartbeat::read_offer(&args.offer);
     let kvm = offer.as_ref().and_then(|offer| offer.kvm.clone());
     let health = healths(kvm.as_ref());
@@ -61,6 +62,13 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     parts.spawn(watch_vmis(client.clone(), args.node_name.clone(), vmis.clone()));
     parts.spawn(policy::until_known(api.clone(), args.node_name.clone(), is_bound));
 
+    let counted = Counted {
+        node: args.node_name.clone(),
+        version,
+        pods: Arc::clone(&pods),
+        vmis: Arc::clone(&vmis.whole),
+        processes: "/proc".into(),
+    };
     let setting = WriterContext {
         cluster: api.clone(),
         node: args.node_name.clone(),
@@ -80,7 +88,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let server = Server::new(Processes::of_this_node()?, launchers, Writer::new(setting), supervisors.clone());
     parts.spawn(controllers::keep(
         Way { client: client.clone(), namespace: args.namespace.clone(), token: args.controller_token.clone() },
-        Arc::new(supervisors),
+        Arc::new(Served::new(supervisors, counted)),
     ));
     let socket = args.agent_directory.join(AGENT_SOCKET);
     let listening = AgentSocket::listen(&socket).with_context(|| format!("listen at {}", socket.display()))?;

@@ -17,6 +17,7 @@ use garboard_net::GuestAddresses;
 use garboard_protocol::agent::{AgentReply, AgentRequest};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::Status;
+use garboard_protocol::record::RunRecord;
 use tokio::net::UnixStream;
 use tracing::Instrument;
 
@@ -44,6 +45,9 @@ const LONGEST_REASON: usize = 400;
 pub trait Reports: Send + Sync + 'static {
     /// Takes the status of a pod's machine.
     fn note(&self, pod: &LauncherPod, status: Status);
+
+    /// Keeps the record of a pod's run, once.
+    fn keep(&self, pod: &LauncherPod, record: RunRecord);
 }
 
 /// The agent's half of the agent protocol.
@@ -241,6 +245,10 @@ impl<R: Reports> Server<R> {
                 self.reports.note(pod, status::bounded(*status));
                 return Ok(Some(AgentReply::Noted.into()));
             }
+            Permitted::Record(record) => {
+                self.reports.keep(pod, record.bounded());
+                return Ok(Some(AgentReply::Noted.into()));
+            }
         };
         let turn = self.pod_locks.of(&pod.uid, |other| self.launchers.has(other));
         // One at a time: a supervisor that was killed while it was served is followed by one that asks the same.
@@ -296,6 +304,7 @@ fn name(request: &AgentRequest) -> &'static str {
         AgentRequest::Plumb { .. } => "plumb",
         AgentRequest::Sockets { .. } => "sockets",
         AgentRequest::Report { .. } => "report",
+        AgentRequest::Record { .. } => "record",
         AgentRequest::Serve => "serve",
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use garboard_agent::line_socket::{LineError, LineSocket};
 use garboard_net::GuestAddresses;
 use garboard_protocol::agent::{AgentReply, AgentRequest};
+use garboard_protocol::control::MOST_VIEWERS;
 use garboard_tunnel::agent::{Opened, Refusal, Supervisors};
 use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -18,6 +19,8 @@ use crate::identity::PodUid;
 const WAITING: usize = 16;
 /// Connections of one pod at once: a user's consoles take nothing from other pods.
 const OF_A_POD: usize = 32;
+// Those who look on leave room for sessions, USB devices and requests.
+const _: () = assert!(OF_A_POD >= 3 * MOST_VIEWERS);
 /// How long one may wait.
 const WITHIN: Duration = Duration::from_secs(5);
 

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::control::Status;
+use crate::record::RunRecord;
 
 /// The link that leads out of a machine's namespace: what a shim makes, and what CNI plugins make in a pod.
 pub const UPLINK: &str = "eth0";
@@ -40,6 +41,12 @@ pub enum AgentRequest {
     Report {
         /// The status; one of a lower generation than the last is ignored.
         status: Box<Status>,
+    },
+    /// Keep what is left of a run that is over; answered by [`AgentReply::Noted`]. Only in a pod, once, and on a connection of its own: an
+    /// agent of a version before closes it.
+    Record {
+        /// The record.
+        record: Box<RunRecord>,
     },
     /// From now on this connection brings control connections: the agent answers [`AgentReply::Serving`], and sends
     /// [`AgentReply::Connection`] for each that a controller opens. Nothing else may be asked on it. The newest such

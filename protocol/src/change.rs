@@ -9,6 +9,11 @@ use crate::control::{ControlRequest, StopMode};
 pub enum ChangeRequest {
     /// End the run.
     Stop(StopMode),
+    /// Give the guest more time for each stop from now on that names none of its own.
+    Prolong {
+        /// Seconds that it has to power itself down. Less than it has already changes nothing.
+        grace_seconds: u64,
+    },
     /// Stop the vCPUs.
     Pause,
     /// Let the vCPUs run again.
@@ -32,6 +37,7 @@ impl ControlRequest {
     pub const fn change(&self) -> Option<ChangeRequest> {
         match self {
             Self::Stop { mode } => Some(ChangeRequest::Stop(*mode)),
+            Self::Prolong { grace_seconds } => Some(ChangeRequest::Prolong { grace_seconds: *grace_seconds }),
             Self::Pause => Some(ChangeRequest::Pause),
             Self::Unpause => Some(ChangeRequest::Unpause),
             Self::Reset => Some(ChangeRequest::Reset),
@@ -43,6 +49,7 @@ impl ControlRequest {
             Self::Status
             | Self::Watch
             | Self::Guest { .. }
+            | Self::Statistics
             | Self::Console { .. }
             | Self::Vnc { .. }
             | Self::UsbRedir

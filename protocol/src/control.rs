@@ -10,6 +10,11 @@ use crate::exit::{ExitCause, ExitReport};
 use crate::guest::{GuestReport, GuestSubject};
 use crate::number::Number;
 use crate::position::{Begun, Resume};
+use crate::statistics::Statistics;
+
+/// Viewers of a console that are no session, of one machine at once. Few: each may be one of its connections at the node's agent, which
+/// sessions and requests need too.
+pub const MOST_VIEWERS: usize = 8;
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +28,12 @@ pub enum ControlRequest {
     Stop {
         /// How.
         mode: StopMode,
+    },
+    /// Give the guest more time for each stop from now on that names none of its own. Its pod has to be given as much. A supervisor of a version
+    /// before denies it.
+    Prolong {
+        /// Seconds that it has to power itself down. Less than it has already changes nothing.
+        grace_seconds: u64,
     },
     /// Stop the vCPUs.
     Pause,
@@ -44,6 +55,8 @@ pub enum ControlRequest {
         /// What is asked.
         about: GuestSubject,
     },
+    /// Answer with what is counted of the machine: `Statistics`. A supervisor of a version before denies it.
+    Statistics,
     /// Attach to the first serial port; the reply is `Streaming`, then scroll-back, then live bytes.
     Console {
         /// Whether this viewer may type.
@@ -113,6 +126,7 @@ names! {
     Self::Status => "status",
     Self::Watch => "watch",
     Self::Stop { .. } => "stop",
+    Self::Prolong { .. } => "prolong",
     Self::Pause => "pause",
     Self::Unpause => "unpause",
     Self::Reset => "reset",
@@ -120,6 +134,7 @@ names! {
     Self::Freeze { .. } => "freeze",
     Self::Unfreeze => "unfreeze",
     Self::Guest { .. } => "guest",
+    Self::Statistics => "statistics",
     Self::Console { .. } => "console",
     Self::Vnc { .. } => "vnc",
     Self::UsbRedir => "usbRedir",
@@ -252,6 +267,8 @@ pub enum ControlReply {
     Healthy,
     /// What the guest agent reports.
     Guest(Box<GuestReport>),
+    /// What is counted of the machine.
+    Statistics(Box<Statistics>),
     /// No, and why.
     Denied {
         /// The reason, for a person.

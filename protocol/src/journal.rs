@@ -26,6 +26,8 @@ pub struct Journal {
     pub stop_deadline_ms: Option<i64>,
     /// When a stop will be enforced.
     pub deadline: Option<Deadline>,
+    /// How long the guest has for a stop, if a request prolonged it: milliseconds, 0 where none did.
+    pub prolonged_ms: i64,
     /// Why vCPUs are stopped: QEMU does not report whether a user requested it.
     pub paused: Option<PauseReason>,
     /// Mutating commands of people.

@@ -129,7 +129,7 @@ pub struct Launch {
     /// among `writablePaths`, of which nothing else is still allowed.
     #[serde(default, alias = "writablePaths", deserialize_with = "devices_only")]
     pub devices: Vec<String>,
-    /// Whether QEMU itself opens TCP connections and ports, for a user's network; otherwise Landlock forbids it.
+    /// Whether QEMU itself opens TCP connections and ports, for a user's network or a disk on iSCSI; otherwise Landlock forbids it.
     #[serde(default)]
     pub uses_tcp: bool,
     /// Whether a connection to QEMU's second monitor arrives after all other descriptors: PID 1 keeps it.

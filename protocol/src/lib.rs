@@ -31,7 +31,9 @@ pub mod paths;
 pub mod pod;
 pub mod position;
 pub mod probe;
+pub mod record;
 pub mod session;
+pub mod statistics;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;

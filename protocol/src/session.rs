@@ -1,13 +1,13 @@
 //! What a supervisor sends in a session of the subresource API ([`crate::control::ControlReply::Session`], `Resumed`): the bytes of the
-//! console or the screen, and why the session ended where it was not the machine that did.
+//! console or the screen, and why the session ended.
 //!
 //! ```text
 //!   part   length, two bytes, the more significant first   so many bytes
 //!   end    0, 0                                             a SessionEnd, as a line
 //! ```
 //!
-//! What a client sends is bytes without borders, as in any stream. Without an end the machine has ended, or its supervisor was
-//! replaced.
+//! What a client sends is bytes without borders, as in any stream. Without an end the supervisor was replaced, or the client took nothing
+//! for too long. A supervisor of a version before [`SessionEnd::machine_ended`] does not say that the machine ended, either.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,13 @@ const HEAD: usize = 2;
 pub struct SessionEnd {
     /// For a person.
     pub reason: String,
+    /// It was the machine that ended, or its console or screen, and nobody ended the session alone.
+    #[serde(default)]
+    pub machine_ended: bool,
 }
+
+/// For who does not know [`SessionEnd::machine_ended`].
+const MACHINE_ENDED: &str = "the machine has ended";
 
 /// Appends bytes in parts. None are no part: that would be an end.
 pub fn encode(bytes: &[u8], to: &mut Vec<u8>) {
@@ -37,13 +43,25 @@ pub fn encode(bytes: &[u8], to: &mut Vec<u8>) {
     }
 }
 
-/// Appends an end.
+/// Appends an end, with the reason why the session was ended.
 ///
 /// # Errors
 /// None, as [`wire::encode`].
 pub fn encode_end(reason: &str, to: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    append(&SessionEnd { reason: reason.to_owned(), machine_ended: false }, to)
+}
+
+/// Appends the end of the machine.
+///
+/// # Errors
+/// None, as [`wire::encode`].
+pub fn encode_end_of_machine(to: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    append(&SessionEnd { reason: MACHINE_ENDED.to_owned(), machine_ended: true }, to)
+}
+
+fn append(end: &SessionEnd, to: &mut Vec<u8>) -> Result<(), serde_json::Error> {
     to.extend([0; HEAD]);
-    to.extend(wire::encode(&SessionEnd { reason: reason.to_owned() })?);
+    to.extend(wire::encode(end)?);
     Ok(())
 }
 
@@ -100,12 +118,6 @@ impl Decoder {
         self.waiting.drain(..HEAD + length);
         Ok(Some(Part::Bytes(bytes)))
     }
-
-    /// Whether nothing has arrived of a part that is not whole.
-    #[must_use]
-    pub fn is_between_parts(&self) -> bool {
-        self.waiting.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -136,7 +148,7 @@ mod tests {
         encode(b"", &mut sent);
         encode(&screen, &mut sent);
         encode_end("another client", &mut sent).unwrap();
-        let end = Part::End(SessionEnd { reason: "another client".to_owned() });
+        let end = Part::End(SessionEnd { reason: "another client".to_owned(), machine_ended: false });
         let parts = [&b"login: "[..], &screen[..LONGEST_PART], &screen[LONGEST_PART..]];
         let expected: Vec<Part> = parts.map(|bytes| Part::Bytes(bytes.to_vec())).into_iter().chain([end]).collect();
         for piece in [1, 2, 3, 1000, sent.len()] {
@@ -145,13 +157,23 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_cannot_be_read_is_an_error_and_half_a_part_is_noticed() {
+    fn the_end_of_the_machine_is_another_one_than_that_of_a_session() {
+        let mut sent = Vec::new();
+        encode_end_of_machine(&mut sent).unwrap();
+        let end = SessionEnd { reason: "the machine has ended".to_owned(), machine_ended: true };
+        assert_eq!(decoded(&sent, 7).unwrap(), [Part::End(end)]);
+        // Of a version before.
+        let before = SessionEnd { reason: "another client".to_owned(), machine_ended: false };
+        assert_eq!(decoded(b"\0\0{\"reason\":\"another client\"}\n", 100).unwrap(), [Part::End(before)]);
+    }
+
+    #[test]
+    fn an_end_that_cannot_be_read_is_an_error_and_half_a_part_is_none() {
         assert!(matches!(decoded(b"\0\0{}\n", 9), Err(SessionError::End(_))));
         assert!(matches!(decoded(&[0; 5000], 100), Err(SessionError::LongEnd)));
         let mut decoder = Decoder::default();
-        assert!(decoder.is_between_parts());
         decoder.push(&[0, 5, 1]);
-        assert!(decoder.next_part().unwrap().is_none() && !decoder.is_between_parts());
+        assert!(decoder.next_part().unwrap().is_none());
     }
 
     #[test]

@@ -33,6 +33,8 @@ const POLLS: &[&str] = &[
     // What QEMU holds is compared with the live plan by these, after each event of a tray.
     "query-chardev",
     "qom-list",
+    // What the balloon reports, for metrics.
+    "qom-get",
     "query-stats",
     "query-migrate",
     "query-jobs",

@@ -2,7 +2,6 @@
 
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 
-use crate::GROUP;
 use crate::caller::Caller;
 use crate::route::Call;
 
@@ -14,7 +13,7 @@ pub fn review(call: &Call<'_>, caller: &Caller) -> SubjectAccessReview {
     let first = call.route.subresource.split('/').next().unwrap_or_default();
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let attributes = ResourceAttributes {
-        group: Some(GROUP.to_owned()),
+        group: Some(call.group.name().to_owned()),
         version: Some(call.version.to_owned()),
         namespace: Some(call.namespace.to_owned()),
         resource: Some(call.route.resource.plural().to_owned()),
@@ -39,6 +38,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::GROUP;
+    use crate::group::OWN_GROUP;
     use crate::route::{Endpoint, endpoint};
 
     #[test]
@@ -65,6 +66,30 @@ mod tests {
         let attributes = &spec["resourceAttributes"];
         assert_eq!((attributes.get("subresource"), attributes.get("name")), (None, None));
     }
+
+    #[test]
+    fn a_right_to_read_everything_is_none_to_change_a_machine_by_qmp() {
+        let ada = Caller { user: "ada".to_owned(), ..Caller::default() };
+        let table = [
+            ("GET", "qmp-read", "qmp-read", "get"),
+            ("GET", "qmp-read/query-block", "qmp-read", "get"),
+            ("GET", "qmp-write", "qmp-write", "update"),
+            ("PUT", "qmp-write/stop", "qmp-write", "update"),
+            ("GET", "qmp-dangerous", "qmp-dangerous", "update"),
+            ("GET", "screendump", "screendump", "get"),
+        ];
+        for (method, tail, subresource, verb) in table {
+            let path = format!("/apis/{OWN_GROUP}/v1/namespaces/n/virtualmachineinstances/a/{tail}");
+            let Ok(Endpoint::Call(call)) = endpoint(method, &path) else { panic!("{path}") };
+            let attributes = review(&call, &ada).spec.resource_attributes.unwrap();
+            assert_eq!(attributes.group.as_deref(), Some(OWN_GROUP));
+            assert_eq!(
+                (attributes.subresource.as_deref(), attributes.verb.as_deref()),
+                (Some(subresource), Some(verb))
+            );
+        }
+    }
+
     #[test]
     fn a_start_by_get_needs_the_verb_of_a_change() {
         let ada = Caller { user: "ada".to_owned(), ..Caller::default() };

@@ -1,7 +1,11 @@
 //! `expand-spec` and `expand-vm-spec`: the VirtualMachine that a request carries, and what is answered (KubeVirt's
 //! `pkg/virt-api/rest/expand.go`). Pure.
 
-use garboard_api::{Fault, Kind, VirtualMachine, schema};
+use std::borrow::Cow;
+
+use garboard_api::fault::{MOST_LISTED, in_one_line};
+use garboard_api::instancetype::{self, Sizing};
+use garboard_api::{ClusterConfig, Fault, Kind, VirtualMachine, schema};
 use serde_json::{Value, json};
 
 use crate::body::unread;
@@ -11,8 +15,6 @@ use crate::refusal::{Cause, Refusal};
 const KIND: &str = Kind::VirtualMachine.name();
 /// KubeVirt's message for what is none.
 const NOT_VALID: &str = "Object is not a valid VirtualMachine";
-/// The most faults of an answer.
-const MOST_CAUSES: usize = 10;
 /// The longest text of a fault, in characters: a path has the names that the request wrote.
 const LONGEST_CAUSE: usize = 400;
 
@@ -47,14 +49,10 @@ pub fn carried(namespace: &str, body: &[u8]) -> Result<VirtualMachine, Refusal> 
 
 /// `virtctl` prints the message alone: it has the faults, too.
 fn invalid(faults: &[Fault]) -> Refusal {
-    let texts: Vec<String> = faults.iter().take(MOST_CAUSES).map(|fault| shortened(&fault.to_string())).collect();
-    let more = match faults.len().saturating_sub(MOST_CAUSES) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    let message = format!("{NOT_VALID}: {}{more}", texts.join(", "));
-    let cause = |(fault, message): (&Fault, String)| Cause { field: shortened(&fault.field), message };
-    Refusal::BadObject { message, causes: faults.iter().zip(texts).map(cause).collect() }
+    let text = |fault: &Fault| shortened(&fault.to_string());
+    let message = format!("{NOT_VALID}: {}", in_one_line(faults, text));
+    let cause = |fault: &Fault| Cause { field: shortened(&fault.field), message: text(fault) };
+    Refusal::BadObject { message, causes: faults.iter().take(MOST_LISTED).map(cause).collect() }
 }
 
 fn shortened(text: &str) -> String {
@@ -65,17 +63,30 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// The answer: instancetypes and preferences do not exist here, so that a machine without them is its own expansion.
+/// The answer: the machine with its instancetype and its preference in its template. One that names neither is its own expansion.
 ///
 /// # Errors
-/// It names one.
-pub fn expanded(vm: &VirtualMachine, refusal: fn(String) -> Refusal) -> Result<Value, Refusal> {
-    if vm.spec.instancetype.is_some() || vm.spec.preference.is_some() {
-        let message =
-            "spec.instancetype and spec.preference are not supported; write what they stand for into spec.template";
-        return Err(refusal(message.to_owned()));
+/// One of the two was not found, or they do not fit; `refusal` makes the answer of the route.
+pub fn expanded(
+    vm: &VirtualMachine,
+    sizing: &Sizing,
+    config: &ClusterConfig,
+    refusal: fn(String) -> Refusal,
+) -> Result<Value, Refusal> {
+    let message = |faults: &[Fault]| {
+        let texts: Vec<String> = faults.iter().take(MOST_CAUSES).map(|fault| shortened(&fault.to_string())).collect();
+        texts.join(", ")
+    };
+    if !sizing.is_complete(vm) {
+        return Err(refusal(message(&sizing.missing)));
     }
-    let mut document = serde_json::to_value(vm).map_err(|error| Refusal::Internal(error.to_string()))?;
+    let names_any = vm.spec.instancetype.is_some() || vm.spec.preference.is_some();
+    let whole = if names_any {
+        Cow::Owned(instancetype::expanded(vm, sizing, config).map_err(|faults| refusal(message(&faults)))?)
+    } else {
+        Cow::Borrowed(vm)
+    };
+    let mut document = serde_json::to_value(&*whole).map_err(|error| Refusal::Internal(error.to_string()))?;
     document["apiVersion"] = json!(garboard_api::v1::API_VERSION);
     document["kind"] = json!(KIND);
     Ok(document)
@@ -109,7 +120,8 @@ mod tests {
         for body in bodies {
             let vm = carried("n", &body).unwrap();
             assert_eq!(vm.metadata.namespace.as_deref(), Some("n"));
-            let answer = expanded(&vm, Refusal::BadRequest).unwrap();
+            let config = ClusterConfig::default();
+            let answer = expanded(&vm, &Sizing::default(), &config, Refusal::BadRequest).unwrap();
             assert_eq!((&answer["kind"], &answer["apiVersion"]), (&json!("VirtualMachine"), &json!("kubevirt.io/v1")));
             assert_eq!(answer["spec"]["template"]["spec"]["domain"]["cpu"]["cores"], 2);
         }
@@ -159,15 +171,34 @@ mod tests {
             spec.extend((0..50).map(|number| ("x".repeat(5000) + &number.to_string(), json!(1))));
         });
         let Refusal::BadObject { message, causes } = carried("n", &body).unwrap_err() else { panic!("not refused so") };
-        assert_eq!(causes.len(), MOST_CAUSES);
-        assert!(message.ends_with(", and 40 more") && message.len() < 5000, "{} {message:.80}", message.len());
+        assert_eq!(causes.len(), MOST_LISTED);
+        assert!(
+            message.ends_with(", and 40 more validation errors") && message.len() < 5000,
+            "{} {message:.80}",
+            message.len()
+        );
     }
 
     #[test]
-    fn an_instancetype_is_refused_as_the_route_has_it() {
-        let mut vm: VirtualMachine = carried("n", &vm(|_| {})).unwrap();
-        vm.spec.instancetype = Some(garboard_api::v1::InstancetypeMatcher::default());
-        assert_eq!(expanded(&vm, Refusal::BadRequest).unwrap_err().code(), 400);
-        assert_eq!(expanded(&vm, Refusal::Internal).unwrap_err().code(), 500);
+    fn what_a_machine_names_is_written_out_or_refused_as_the_route_has_it() {
+        let config = ClusterConfig::default();
+        let body = vm(|vm| {
+            vm["spec"]["instancetype"] = json!({"name": "u1.small"});
+            vm["spec"]["template"]["spec"]["domain"] = json!({"devices": {}});
+        });
+        let mut vm: VirtualMachine = carried("n", &body).unwrap();
+        let mut sizing = Sizing::default();
+        assert_eq!(expanded(&vm, &sizing, &config, Refusal::BadRequest).unwrap_err().code(), 400, "it was not found");
+        assert_eq!(expanded(&vm, &sizing, &config, Refusal::Internal).unwrap_err().code(), 500);
+        let size = json!({"cpu": {"guest": 3}, "memory": {"guest": "2Gi"}});
+        sizing.take(instancetype::Role::Instancetype, &size).unwrap();
+        let answer = expanded(&vm, &sizing, &config, Refusal::BadRequest).unwrap();
+        assert_eq!(answer["spec"]["template"]["spec"]["domain"]["cpu"]["sockets"], 3);
+        assert_eq!(answer["spec"]["instancetype"], Value::Null);
+        let cpu = &mut vm.spec.template.spec.as_mut().unwrap().domain.cpu;
+        cpu.get_or_insert_default().sockets = Some(1);
+        let refusal = expanded(&vm, &sizing, &config, Refusal::BadRequest).unwrap_err();
+        let message = refusal.status(None).message.unwrap();
+        assert!(message.contains("domain.cpu.sockets") && message.contains("spec.cpu.guest"), "{message}");
     }
 }

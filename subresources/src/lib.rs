@@ -1,4 +1,5 @@
-//! The group `subresources.kubevirt.io`: what `virtctl` and the clients of KubeVirt call beside the objects. Pure.
+//! The group `subresources.kubevirt.io`: what `virtctl` and the clients of KubeVirt call beside the objects; and our own
+//! `subresources.garboard.dev`, which has QMP. Pure.
 //!
 //! ```text
 //!   method, path ──route──► Endpoint ─┬─ discovery (no rights needed)
@@ -18,16 +19,18 @@ pub mod duration;
 pub mod evacuation;
 pub mod expand;
 pub mod forward;
+pub mod group;
 pub mod guestfs;
 pub mod instance;
 pub mod not_here;
 pub mod open_api;
 pub mod options;
 pub mod power;
+pub mod qmp;
 pub mod refusal;
 pub mod route;
 pub mod routes;
 pub mod version;
 
-/// The name of the group.
+/// The name of KubeVirt's group.
 pub const GROUP: &str = "subresources.kubevirt.io";

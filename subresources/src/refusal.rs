@@ -54,6 +54,8 @@ pub enum Refusal {
     TooManyRequests,
     /// Too many streams are open. 429.
     TooManyStreams,
+    /// Too much is asked in a short time, and more may be after so many seconds. 429.
+    TooOften(i32),
     /// Something failed here. 500.
     Internal(String),
     /// Another one has what was asked for. 503.
@@ -83,7 +85,7 @@ impl Refusal {
             Self::Conflict(_) | Self::MachineConflict(_) | Self::ConflictAsError(_) => 409,
             Self::SlowBody(_) => 408,
             Self::TooLarge(_) => 413,
-            Self::TooManyRequests | Self::TooManyStreams => 429,
+            Self::TooManyRequests | Self::TooManyStreams | Self::TooOften(_) => 429,
             Self::Internal(_) => 500,
             Self::Unavailable(_) => 503,
             Self::Late(_) => 504,
@@ -99,7 +101,7 @@ impl Refusal {
             Self::MethodNotAllowed => "MethodNotAllowed",
             Self::Conflict(_) | Self::MachineConflict(_) | Self::ConflictAsError(_) => "Conflict",
             Self::TooLarge(_) => "RequestEntityTooLarge",
-            Self::TooManyRequests | Self::TooManyStreams => "TooManyRequests",
+            Self::TooManyRequests | Self::TooManyStreams | Self::TooOften(_) => "TooManyRequests",
             Self::Internal(_) => "InternalError",
             Self::Unavailable(_) => "ServiceUnavailable",
             Self::SlowBody(_) | Self::Late(_) => "Timeout",
@@ -110,6 +112,9 @@ impl Refusal {
     /// `Retry-After`, without which client-go does not.
     #[must_use]
     pub const fn retry_after_seconds(&self) -> Option<i32> {
+        if let Self::TooOften(seconds) = self {
+            return Some(*seconds);
+        }
         if matches!(self, Self::TooManyRequests | Self::TooManyStreams) { Some(RETRY_AFTER_SECONDS) } else { None }
     }
 
@@ -137,6 +142,11 @@ impl Refusal {
             }
             Self::TooManyStreams => {
                 "too many streams of this user or to this namespace are open; close one, or try again".to_owned()
+            }
+            Self::TooOften(seconds) => {
+                format!(
+                    "too many requests of this user, or to this namespace, in a short time; try again in {seconds} s"
+                )
             }
             Self::Late(seconds) => {
                 format!(
@@ -284,6 +294,9 @@ mod tests {
             assert_eq!(refusal.retry_after_seconds(), Some(1));
             assert_eq!(shown(refusal), (json!(429), json!("TooManyRequests"), details.clone()));
         }
+        let often = Refusal::TooOften(7);
+        assert_eq!(often.retry_after_seconds(), Some(7));
+        assert_eq!(shown(often), (json!(429), json!("TooManyRequests"), json!({"retryAfterSeconds": 7})));
         let table = [
             (Refusal::SlowBody(2), 408, "Timeout"),
             (Refusal::TooLarge(7), 413, "RequestEntityTooLarge"),

@@ -1,11 +1,7 @@
 //! From a method and a path to what is asked for. Pure.
 
-use crate::GROUP;
-use crate::routes::{FIRST_VERSION, Route, routes};
-
-/// The versions that are served, the preferred one first. The group has no objects: the first two answer alike, the last one
-/// has few routes.
-pub const VERSIONS: [&str; 3] = ["v1", "v1alpha3", FIRST_VERSION];
+use crate::group::Group;
+use crate::routes::Route;
 
 /// A method that some route has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +63,9 @@ impl Resource {
 /// A request at one of the routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
-    /// One of [`VERSIONS`].
+    /// The group.
+    pub group: Group,
+    /// One of its versions.
     pub version: &'a str,
     /// The namespace.
     pub namespace: &'a str,
@@ -75,7 +73,7 @@ pub struct Call<'a> {
     pub name: &'a str,
     /// The route.
     pub route: Route,
-    /// The segments that follow the subresource: port and protocol of a `portforward`.
+    /// The segments that follow the subresource: port and protocol of a `portforward`, or a command of QMP.
     pub parameters: Vec<&'a str>,
 }
 
@@ -120,9 +118,9 @@ pub enum Endpoint<'a> {
     /// `/apis`: the list of groups.
     Groups,
     /// `/apis/subresources.kubevirt.io`: the group.
-    Group,
+    Group(Group),
     /// `/apis/subresources.kubevirt.io/VERSION`: its resources.
-    Resources(&'a str),
+    Resources(Group, &'a str),
     /// `…/VERSION/version`: which version this is.
     Version,
     /// `…/VERSION/guestfs`: the image of libguestfs tools.
@@ -136,7 +134,7 @@ pub enum Endpoint<'a> {
     /// `/openapi/v3`: the list of documents.
     OpenApi3,
     /// `/openapi/v3/apis/subresources.kubevirt.io/VERSION`: the document of a version.
-    OpenApi3Of(&'a str),
+    OpenApi3Of(Group, &'a str),
     /// A request at a route.
     Call(Call<'a>),
 }
@@ -160,26 +158,50 @@ pub fn endpoint<'a>(method: &str, path: &'a str) -> Result<Endpoint<'a>, NoEndpo
     let discovery = match segments.as_slice() {
         [""] => Endpoint::Root,
         ["apis"] | ["apis", ""] => Endpoint::Groups,
-        ["apis", GROUP] | ["apis", GROUP, ""] => Endpoint::Group,
         ["openapi", "v2"] => Endpoint::OpenApi2,
         ["openapi", "v3"] | ["openapi", "v3", ""] => Endpoint::OpenApi3,
-        ["openapi", "v3", "apis", GROUP, version] if VERSIONS.contains(version) => Endpoint::OpenApi3Of(version),
+        ["openapi", "v3", "apis", group, version] => {
+            let group = of_version(group, version)?;
+            Endpoint::OpenApi3Of(group, version)
+        }
         ["healthz"] => Endpoint::Health,
-        ["apis", GROUP, version, rest @ ..] if VERSIONS.contains(version) => match rest {
-            [] | [""] => Endpoint::Resources(version),
-            ["version"] => Endpoint::Version,
-            ["guestfs"] => Endpoint::Guestfs,
-            ["healthz"] => Endpoint::Health,
-            ["namespaces", namespace, rest @ ..] => return call(method, version, namespace, rest),
-            [segment] => Endpoint::Profiler(Profiler::parse(segment).ok_or(NoEndpoint::NotFound)?),
-            _ => return Err(NoEndpoint::NotFound),
-        },
+        ["apis", group] | ["apis", group, ""] => Endpoint::Group(Group::parse(group).ok_or(NoEndpoint::NotFound)?),
+        ["apis", group, version, rest @ ..] => {
+            let group = of_version(group, version)?;
+            match (rest, group) {
+                ([] | [""], _) => Endpoint::Resources(group, version),
+                (["namespaces", namespace, rest @ ..], _) => {
+                    return call(method, Of { group, version, namespace }, rest);
+                }
+                (["version"], Group::KubeVirt) => Endpoint::Version,
+                (["guestfs"], Group::KubeVirt) => Endpoint::Guestfs,
+                (["healthz"], Group::KubeVirt) => Endpoint::Health,
+                ([segment], Group::KubeVirt) => {
+                    Endpoint::Profiler(Profiler::parse(segment).ok_or(NoEndpoint::NotFound)?)
+                }
+                _ => return Err(NoEndpoint::NotFound),
+            }
+        }
         _ => return Err(NoEndpoint::NotFound),
     };
     if method == "GET" { Ok(discovery) } else { Err(NoEndpoint::MethodNotAllowed) }
 }
 
-fn call<'a>(method: &str, version: &'a str, namespace: &'a str, rest: &[&'a str]) -> Result<Endpoint<'a>, NoEndpoint> {
+/// The group of this name, if it has the version.
+fn of_version(group: &str, version: &str) -> Result<Group, NoEndpoint> {
+    let group = Group::parse(group).filter(|group| group.versions().contains(&version));
+    group.ok_or(NoEndpoint::NotFound)
+}
+
+/// Where a path of a route begins.
+struct Of<'a> {
+    group: Group,
+    version: &'a str,
+    namespace: &'a str,
+}
+
+fn call<'a>(method: &str, of: Of<'a>, rest: &[&'a str]) -> Result<Endpoint<'a>, NoEndpoint> {
+    let Of { group, version, namespace } = of;
     let (resource, name, below) = match rest {
         [segment] if *segment == Resource::ExpandVmSpec.plural() => (Resource::ExpandVmSpec, "", &[][..]),
         [segment, name, below @ ..] if !name.is_empty() && !below.is_empty() => {
@@ -191,7 +213,8 @@ fn call<'a>(method: &str, version: &'a str, namespace: &'a str, rest: &[&'a str]
         return Err(NoEndpoint::NotFound);
     }
     // The longest comes first: `vnc/screenshot` is no `vnc`.
-    let mut found: Vec<(&Route, Vec<&str>)> = routes(version)
+    let mut found: Vec<(&Route, Vec<&str>)> = group
+        .routes(version)
         .iter()
         .filter(|route| route.resource == resource)
         .filter_map(|route| Some((route, parameters(route, below)?)))
@@ -201,15 +224,14 @@ fn call<'a>(method: &str, version: &'a str, namespace: &'a str, rest: &[&'a str]
     if Method::parse(method) != Some(route.method) {
         return Err(NoEndpoint::MethodNotAllowed);
     }
-    Ok(Endpoint::Call(Call { version, namespace, name, route: *route, parameters }))
+    Ok(Endpoint::Call(Call { group, version, namespace, name, route: *route, parameters }))
 }
 
 /// What follows the subresource; `None` if the path is not of this route.
 fn parameters<'a>(route: &Route, below: &[&'a str]) -> Option<Vec<&'a str>> {
     let own: Vec<&str> = route.subresource.split('/').filter(|segment| !segment.is_empty()).collect();
     let rest = below.strip_prefix(own.as_slice())?;
-    let most = if route.subresource == "portforward" { 2 } else { 0 };
-    let least = most.min(1);
+    let (least, most) = route.parameters();
     let is_right = (least..=most).contains(&rest.len()) && rest.iter().all(|segment| !segment.is_empty());
     is_right.then(|| rest.to_vec())
 }
@@ -219,7 +241,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::routes::{FIRST_ROUTES, ROUTES};
+    use crate::GROUP;
+    use crate::routes::{Action, FIRST_ROUTES, FIRST_VERSION, OWN_ROUTES, ROUTES};
 
     fn name_of(method: &str, path: &str) -> Result<String, NoEndpoint> {
         let found = endpoint(method, path)?;
@@ -234,9 +257,9 @@ mod tests {
         let table = [
             ("/", "Root"),
             ("/apis", "Groups"),
-            (base, "Group"),
-            (&format!("{base}/v1"), r#"Resources("v1")"#),
-            (&format!("{base}/v1alpha3/"), r#"Resources("v1alpha3")"#),
+            (base, "Group(KubeVirt)"),
+            (&format!("{base}/v1"), r#"Resources(KubeVirt, "v1")"#),
+            (&format!("{base}/v1alpha3/"), r#"Resources(KubeVirt, "v1alpha3")"#),
             (&format!("{base}/v1/version"), "Version"),
             (&format!("{base}/v1/healthz"), "Health"),
             (&format!("{base}/v1/guestfs"), "Guestfs"),
@@ -245,7 +268,14 @@ mod tests {
             (&format!("{base}/v1alpha3/dump-cluster-profiler"), "Profiler(Dump)"),
             ("/openapi/v2", "OpenApi2"),
             ("/openapi/v3", "OpenApi3"),
-            ("/openapi/v3/apis/subresources.kubevirt.io/v1alpha3", r#"OpenApi3Of("v1alpha3")"#),
+            ("/openapi/v3/apis/subresources.kubevirt.io/v1alpha3", r#"OpenApi3Of(KubeVirt, "v1alpha3")"#),
+            ("/apis/subresources.garboard.dev/", "Group(Garboard)"),
+            ("/apis/subresources.garboard.dev/v1", r#"Resources(Garboard, "v1")"#),
+            ("/openapi/v3/apis/subresources.garboard.dev/v1", r#"OpenApi3Of(Garboard, "v1")"#),
+            (
+                "/apis/subresources.garboard.dev/v1/namespaces/n/virtualmachineinstances/a/qmp-read/query-block",
+                "virtualmachineinstances/qmp-read n a query-block",
+            ),
             (&format!("{base}/v1alpha2/namespaces/n/virtualmachines/a/start"), "virtualmachines/start n a"),
             (&format!("{base}/v1/namespaces/n/virtualmachines/a/expand-spec"), "virtualmachines/expand-spec n a"),
             (&format!("{base}/v1/namespaces/n/virtualmachineinstances/a/vnc"), "virtualmachineinstances/vnc n a"),
@@ -275,6 +305,12 @@ mod tests {
             "/apis/subresources.kubevirt.io/v1/cluster-profiler",
             "/openapi/v3/apis/subresources.kubevirt.io/v2",
             "/openapi/v3/apis/kubevirt.io/v1",
+            "/apis/subresources.garboard.dev/v1alpha3",
+            "/apis/subresources.garboard.dev/v1/version",
+            "/apis/subresources.garboard.dev/v1/namespaces/n/virtualmachines/a/start",
+            "/apis/subresources.garboard.dev/v1/namespaces/n/virtualmachineinstances/a/qmp-write/stop/now",
+            "/apis/subresources.garboard.dev/v1/namespaces/n/virtualmachineinstances/a/qmp",
+            &format!("{base}/virtualmachineinstances/a/qmp-read"),
             "/apis/subresources.kubevirt.io/v1alpha2/namespaces/n/virtualmachines/a/restart",
             &format!("{base}/pods/a/log"),
             &format!("{base}/virtualmachines/a"),
@@ -313,6 +349,24 @@ mod tests {
             let path = format!("/apis/{GROUP}/{version}/namespaces/n/{tail}");
             let Ok(Endpoint::Call(call)) = endpoint(method, &path) else { panic!("{path}") };
             assert_eq!(call.route, *route);
+        }
+    }
+
+    #[test]
+    fn a_session_of_qmp_and_a_command_differ_by_what_follows() {
+        let base = format!("/apis/{}/v1/namespaces/n/virtualmachineinstances/a", Group::Garboard.name());
+        for route in OWN_ROUTES {
+            let (method, tail) = match (route.action, route.method) {
+                (Action::QmpCommand(_), Method::Put) => ("PUT", "/stop"),
+                (Action::QmpCommand(_), Method::Get) => ("GET", "/query-status"),
+                _ => ("GET", ""),
+            };
+            let path = format!("{base}/{}{tail}", route.subresource);
+            let Ok(Endpoint::Call(call)) = endpoint(method, &path) else { panic!("{method} {path}") };
+            assert_eq!((call.route, call.group), (*route, Group::Garboard), "{path}");
+        }
+        for (method, tail) in [("GET", "qmp-write/stop"), ("PUT", "qmp-read/query-block"), ("PUT", "qmp-dangerous")] {
+            assert_eq!(endpoint(method, &format!("{base}/{tail}")), Err(NoEndpoint::MethodNotAllowed), "{tail}");
         }
     }
 

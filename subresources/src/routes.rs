@@ -26,11 +26,36 @@ pub enum Action {
     Open(Stream),
     /// Connects to a port of the guest.
     Forward,
+    /// Opens a session of QMP with a running instance.
+    Qmp(QmpLevel),
+    /// Has QEMU of a running instance execute one command, and answers its reply.
+    QmpCommand(QmpLevel),
     /// Takes back that an instance is to leave its node.
     CancelEvacuation,
     /// A route of KubeVirt for what is not there: it answers as KubeVirt does where that is switched off, and discovery does not
     /// list it.
     Refuse(NotHere),
+}
+
+impl Action {
+    /// Whether it changes something, or reaches a launcher or its guest; others read objects, and decide.
+    #[must_use]
+    pub const fn is_more_than_a_look(&self) -> bool {
+        match self {
+            Self::Start
+            | Self::Stop
+            | Self::Restart
+            | Self::Ask(_)
+            | Self::Read(_)
+            | Self::Screenshot
+            | Self::Open(_)
+            | Self::Forward
+            | Self::Qmp(_)
+            | Self::QmpCommand(_)
+            | Self::CancelEvacuation => true,
+            Self::ExpandSpec | Self::ExpandVmSpec | Self::Refuse(_) => false,
+        }
+    }
 }
 
 /// What a supervisor is asked.
@@ -72,6 +97,17 @@ pub enum Stream {
     UsbRedir,
 }
 
+/// What QMP may reach: the levels of the broker (`qmp/src/broker/policy.rs`), each a subresource with a right of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum QmpLevel {
+    /// Queries.
+    Read,
+    /// Commands that change the machine, too, but for those that can end the guest, lose its data or show its secrets.
+    Write,
+    /// All that the broker lets through.
+    Dangerous,
+}
+
 /// One route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -92,12 +128,15 @@ impl Route {
         !matches!(self.action, Action::Refuse(_))
     }
 
-    /// The verb of roles that a caller needs. What starts and stops a machine needs `update`, by whatever method it is asked.
+    /// The verb of roles that a caller needs. What starts, stops or changes a machine needs `update`, by whatever method it is asked: a
+    /// websocket is opened by `GET`, and a right to read everything is none to change anything.
     #[must_use]
     pub const fn verb(&self) -> &'static str {
         match self.action {
-            Action::Start | Action::Stop => Method::Put.verb(),
-            Action::Restart
+            Action::Start | Action::Stop | Action::Qmp(QmpLevel::Write | QmpLevel::Dangerous) => Method::Put.verb(),
+            Action::Qmp(QmpLevel::Read)
+            | Action::QmpCommand(_)
+            | Action::Restart
             | Action::ExpandSpec
             | Action::ExpandVmSpec
             | Action::Ask(_)
@@ -107,6 +146,27 @@ impl Route {
             | Action::Forward
             | Action::CancelEvacuation
             | Action::Refuse(_) => self.method.verb(),
+        }
+    }
+
+    /// How many segments may follow the subresource, from the fewest to the most: port and protocol, or a command.
+    #[must_use]
+    pub const fn parameters(&self) -> (usize, usize) {
+        match self.action {
+            Action::Forward => (1, 2),
+            Action::QmpCommand(_) => (1, 1),
+            Action::Start
+            | Action::Stop
+            | Action::Restart
+            | Action::ExpandSpec
+            | Action::ExpandVmSpec
+            | Action::Ask(_)
+            | Action::Read(_)
+            | Action::Screenshot
+            | Action::Open(_)
+            | Action::Qmp(_)
+            | Action::CancelEvacuation
+            | Action::Refuse(_) => (0, 0),
         }
     }
 
@@ -179,7 +239,24 @@ pub const FIRST_VERSION: &str = "v1alpha2";
 /// Every route of [`FIRST_VERSION`].
 pub const FIRST_ROUTES: &[Route] = &[vm("start", Method::Get, Action::Start), vm("stop", Method::Get, Action::Stop)];
 
-/// The routes of a version.
+/// Every route of our own group. Subresources have one segment, because API servers read one when they ask for rights.
+pub const OWN_ROUTES: &[Route] = &[
+    vmi("qmp-read", Method::Get, Action::Qmp(QmpLevel::Read)),
+    vmi("qmp-write", Method::Get, Action::Qmp(QmpLevel::Write)),
+    vmi("qmp-dangerous", Method::Get, Action::Qmp(QmpLevel::Dangerous)),
+    vmi("qmp-read", Method::Get, Action::QmpCommand(QmpLevel::Read)),
+    vmi("qmp-write", Method::Put, Action::QmpCommand(QmpLevel::Write)),
+    vmi("qmp-dangerous", Method::Put, Action::QmpCommand(QmpLevel::Dangerous)),
+    vmi("screendump", Method::Get, Action::Screenshot),
+];
+
+/// The routes of our own group, which has one version.
+#[must_use]
+pub const fn own_routes() -> &'static [Route] {
+    OWN_ROUTES
+}
+
+/// The routes of a version of KubeVirt's group.
 #[must_use]
 pub fn routes(version: &str) -> &'static [Route] {
     if version == FIRST_VERSION { FIRST_ROUTES } else { ROUTES }

@@ -1,12 +1,14 @@
-//! The roles of users (`deploy/base/user-roles.yaml`) have the routes of KubeVirt's roles with their verbs, refused ones as well;
+//! The roles of users (`deploy/base/user-roles.yaml`) have the routes of KubeVirt's roles with their verbs, refused ones as well, and
+//! those of our own group have roles of their own;
 //! `docs/compatibility.md` has every route that is served, and no other.
 
 #![allow(clippy::unwrap_used, reason = "the whole file is a test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use garboard_subresources::group::Group;
 use garboard_subresources::route::Method;
-use garboard_subresources::routes::{FIRST_ROUTES, ROUTES};
+use garboard_subresources::routes::{FIRST_ROUTES, OWN_ROUTES, ROUTES};
 
 /// Routes with their verbs.
 type Given = BTreeSet<(String, String)>;
@@ -41,19 +43,20 @@ const MIGRATE: &[(&str, Method)] = &[("virtualmachines/migrate", Method::Put)];
 /// What every authenticated user has: routes of the group itself, not of a machine.
 const DEFAULT: &[(&str, &str)] = &[("version", "get"), ("version", "list"), ("guestfs", "get"), ("guestfs", "list")];
 
-/// What each role gives of `subresources.kubevirt.io`.
-fn roles() -> BTreeMap<String, Given> {
+/// What each role gives of a group.
+fn roles(group: Group) -> BTreeMap<String, Given> {
     let text = std::fs::read_to_string("../deploy/base/user-roles.yaml").unwrap();
     let roles = text.split("\n---\n").filter(|each| each.contains("\nkind: ClusterRole\n"));
     let name = |role: &str| role.lines().find_map(|line| line.strip_prefix("  name: ")).unwrap().to_owned();
-    roles.map(|role| (name(role), given(role))).collect()
+    roles.map(|role| (name(role), given(role, group))).collect()
 }
 
-fn given(role: &str) -> Given {
+fn given(role: &str, group: Group) -> Given {
+    let head = format!("- apiGroups: [{}]", group.name());
     let mut lines = role.lines();
     let mut found = Given::new();
     while let Some(line) = lines.next() {
-        if line == "- apiGroups: [subresources.kubevirt.io]" {
+        if line == head {
             let (resources, verbs) = (list(lines.next().unwrap(), "resources"), list(lines.next().unwrap(), "verbs"));
             found.extend(resources.iter().flat_map(|route| verbs.iter().map(|verb| (route.clone(), verb.clone()))));
         }
@@ -111,8 +114,34 @@ fn roles_have_the_routes_of_kubevirts_and_their_verbs() {
         ("kubevirt.io:default".to_owned(), default),
         ("instancetype.kubevirt.io:view".to_owned(), Given::new()),
         ("garboard-start-by-get".to_owned(), by_get()),
+        ("garboard-qmp-read".to_owned(), Given::new()),
+        ("garboard-qmp-write".to_owned(), Given::new()),
+        ("garboard-qmp-dangerous".to_owned(), Given::new()),
+        ("garboard-runs".to_owned(), Given::new()),
     ]);
-    assert_eq!(expected, roles(), "left: subresources/src/routes.rs and this file, right: deploy/base/user-roles.yaml");
+    assert_eq!(
+        expected,
+        roles(Group::KubeVirt),
+        "left: subresources/src/routes.rs and this file, right: deploy/base/user-roles.yaml"
+    );
+}
+
+/// Each level of QMP has a role, which gives it alone: each verb by which it is asked, and `get` of what is opened with a websocket.
+#[test]
+fn each_level_of_qmp_has_a_role_of_its_own() {
+    let of = |subresources: &[&str]| -> Given {
+        let wanted = |route: &str| subresources.iter().any(|each| route == format!("virtualmachineinstances/{each}"));
+        let routes = OWN_ROUTES.iter().filter(|route| wanted(&route.name()));
+        routes.map(|route| (route.name(), route.method.verb().to_owned())).collect()
+    };
+    let given: BTreeMap<String, Given> =
+        roles(Group::Garboard).into_iter().filter(|(_, given)| !given.is_empty()).collect();
+    let expected = BTreeMap::from([
+        ("garboard-qmp-read".to_owned(), of(&["qmp-read", "screendump"])),
+        ("garboard-qmp-write".to_owned(), of(&["qmp-write"])),
+        ("garboard-qmp-dangerous".to_owned(), of(&["qmp-dangerous"])),
+    ]);
+    assert_eq!(expected, given, "left: subresources/src/routes.rs and this file, right: deploy/base/user-roles.yaml");
 }
 
 #[test]

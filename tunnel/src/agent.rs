@@ -21,8 +21,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    CONNECTION_WINDOW, PATH, PING_EVERY, PING_WITHIN, SPREAD_HEADER, STREAM_WINDOW, STREAMS, Stream, TOKEN_PATH,
-    UPGRADE, redial,
+    CONNECTION_WINDOW, METRICS_PATH, PATH, PING_EVERY, PING_WITHIN, SPREAD_HEADER, STREAM_WINDOW, STREAMS, Stream,
+    TOKEN_PATH, UPGRADE, redial,
 };
 
 /// How long a controller may take to answer.
@@ -101,6 +101,11 @@ pub trait Supervisors: Send + Sync + 'static {
     /// # Errors
     /// [`Refusal`].
     fn open(&self, pod_uid: &str) -> impl Future<Output = Result<Opened, Refusal>> + Send;
+
+    /// The metrics of the node, at most [`LONGEST_METRICS`](crate::LONGEST_METRICS) bytes; nothing where none are collected.
+    fn metrics(&self) -> impl Future<Output = Option<String>> + Send {
+        std::future::ready(None)
+    }
 }
 
 /// A connection to a supervisor, and the place that it takes among those of its pod.
@@ -213,6 +218,10 @@ async fn answer(
     if request.method() == Method::GET && request.uri().path() == TOKEN_PATH {
         let shown = token().map(|token| Response::new(Full::from(token)));
         return Ok(shown.unwrap_or_else(|| refused(StatusCode::NOT_FOUND, "there is no token now")));
+    }
+    if request.method() == Method::GET && request.uri().path() == METRICS_PATH {
+        let collected = supervisors.metrics().await.map(|text| Response::new(Full::from(text)));
+        return Ok(collected.unwrap_or_else(|| refused(StatusCode::NOT_FOUND, "no metrics are collected here")));
     }
     let pod = match (request.method(), request.uri().authority()) {
         (&Method::CONNECT, Some(authority)) => authority.as_str().to_owned(),

@@ -11,8 +11,12 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 
-use crate::{CONNECTION_WINDOW, LONGEST_TOKEN, PING_EVERY, PING_WITHIN, STREAM_WINDOW, Stream, TOKEN_PATH};
+use crate::{
+    CONNECTION_WINDOW, LONGEST_METRICS, LONGEST_TOKEN, METRICS_PATH, METRICS_WITHIN, PING_EVERY, PING_WITHIN,
+    STREAM_WINDOW, Stream, TOKEN_PATH,
+};
 
 /// How long an agent may take to reach a supervisor of its node.
 const OPEN_WITHIN: Duration = Duration::from_secs(6);
@@ -49,6 +53,40 @@ pub enum OpenError {
     },
     /// The agent does not answer.
     #[error("the agent of node {node} did not answer within {} s", OPEN_WITHIN.as_secs())]
+    Slow {
+        /// The node.
+        node: String,
+    },
+}
+
+/// Why there are no metrics of a node.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricsError {
+    /// No agent of this node is connected to this replica.
+    #[error("the agent of node {node} is not connected")]
+    NoAgent {
+        /// The node.
+        node: String,
+    },
+    /// The agent refused: with 405, if it is of a version that collects none.
+    #[error("the agent of node {node} answered {status} to a request for its metrics")]
+    Refused {
+        /// The node.
+        node: String,
+        /// Its status.
+        status: StatusCode,
+    },
+    /// The connection to the agent broke, or it sent more than [`LONGEST_METRICS`].
+    #[error("the metrics of node {node} could not be read")]
+    Broken {
+        /// The node.
+        node: String,
+        /// What HTTP/2 reports.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The agent does not answer.
+    #[error("the agent of node {node} did not send its metrics within {} s", METRICS_WITHIN.as_secs())]
     Slow {
         /// The node.
         node: String,
@@ -165,6 +203,40 @@ impl Nodes {
             return Err(OpenError::Refused { node: name(), status: answer.status(), reason: reason(answer).await });
         }
         hyper::upgrade::on(answer).await.map(TokioIo::new).map_err(broken)
+    }
+
+    /// The metrics of a node, in Prometheus' text format. A turn of `reading` is taken while they are read, and not while the agent
+    /// collects them: agents that do not answer keep no other node's from being read.
+    ///
+    /// # Errors
+    /// [`MetricsError`].
+    pub async fn metrics(&self, node: &str, reading: &Semaphore) -> Result<Bytes, MetricsError> {
+        let name = || node.to_owned();
+        let mut requests = {
+            let nodes = self.lock();
+            let newest = nodes.by_node.get(node).and_then(|connections| connections.last());
+            newest.ok_or_else(|| MetricsError::NoAgent { node: name() })?.requests.clone()
+        };
+        let request = Request::get(format!("http://agent{METRICS_PATH}")).body(Empty::new());
+        let request = request.map_err(|error| MetricsError::Broken { node: name(), source: error.into() })?;
+        let asking = async {
+            let broken = |error: hyper::Error| MetricsError::Broken { node: name(), source: error.into() };
+            let answer = requests.send_request(request).await.map_err(broken)?;
+            if answer.status() != StatusCode::OK {
+                return Err(MetricsError::Refused { node: name(), status: answer.status() });
+            }
+            // Without a turn only once nobody gives turns any more.
+            let _turn = reading.acquire().await;
+            let body = Limited::new(answer.into_body(), LONGEST_METRICS).collect().await;
+            Ok(body.map_err(|source| MetricsError::Broken { node: name(), source })?.to_bytes())
+        };
+        tokio::time::timeout(METRICS_WITHIN, asking).await.unwrap_or_else(|_| Err(MetricsError::Slow { node: name() }))
+    }
+
+    /// How many nodes are connected now.
+    #[must_use]
+    pub fn connected(&self) -> usize {
+        self.lock().by_node.len()
     }
 
     fn enter(&self, node: &str, requests: SendRequest<Empty<Bytes>>) -> Entry {

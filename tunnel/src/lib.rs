@@ -30,6 +30,13 @@ pub const UPGRADE: &str = "garboard-tunnel/1";
 /// What a controller asks an agent for while they are connected (`GET`): the token that it would show now, which the kubelet renews.
 /// An agent of a version before answers 405.
 pub const TOKEN_PATH: &str = "/v1/token";
+/// What a controller asks an agent for when it is scraped (`GET`): the metrics of its node, in Prometheus' text format. An agent of a
+/// version before answers 405.
+pub const METRICS_PATH: &str = "/v1/metrics";
+/// The longest metrics of a node that are sent and read, bytes. Of a hundred machines they are about a megabyte.
+pub const LONGEST_METRICS: usize = 8 << 20;
+/// How long a controller waits for the metrics of a node; who scrapes waits ten seconds.
+pub const METRICS_WITHIN: Duration = Duration::from_secs(8);
 /// A header of the controller's answer to a connection: over how many milliseconds agents are to spread their next attempts
 /// ([`redial`]). Where it is missing, over the least.
 pub const SPREAD_HEADER: &str = "garboard-spread-ms";

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use super::gate::{GATES, Usual};
-use super::{ClusterConfig, DefaultBinding, Emulation, Gate, Rollout};
+use super::{ClusterConfig, DefaultBinding, Emulation, Gate, ReferencePolicy, Rollout};
 use crate::arch::Arch;
 use crate::quantity::Quantity;
 
@@ -51,6 +51,11 @@ impl ClusterConfig {
             max_guest: quantity(&live["maxGuest"]),
             state_storage_class: text(&written["vmStateStorageClass"]),
             is_cluster: true,
+            reference_policy: match written["instancetype"]["referencePolicy"].as_str() {
+                Some("expand") => ReferencePolicy::Expand,
+                Some("expandAll") => ReferencePolicy::ExpandAll,
+                _ => ReferencePolicy::Reference,
+            },
             emulation: match developer["useEmulation"].as_bool() {
                 Some(true) => Emulation::Permitted,
                 _ => Emulation::Refused,
@@ -151,6 +156,17 @@ mod tests {
     fn a_ratio_is_a_number_that_takes_nothing_away() {
         assert_eq!(["1", "1.0", "2.125", "100"].map(permille), [Some(1000), Some(1000), Some(2125), Some(100_000)]);
         assert_eq!(["0.5", "101", "-1", "1e2", "2k", "x", ""].map(permille), [None; 7]);
+    }
+
+    #[test]
+    fn what_becomes_of_names_is_as_it_is_written() {
+        let policy = |policy: &str| {
+            let object = json!({"spec": {"configuration": {"instancetype": {"referencePolicy": policy}}}});
+            ClusterConfig::from_kubevirt(&object).reference_policy
+        };
+        assert_eq!(policy("expand"), ReferencePolicy::Expand);
+        assert_eq!(policy("expandAll"), ReferencePolicy::ExpandAll);
+        assert_eq!([policy("reference"), policy("")], [ReferencePolicy::Reference; 2]);
     }
 
     #[test]

@@ -32,6 +32,17 @@ pub enum DefaultBinding {
     Masquerade,
 }
 
+/// KubeVirt's `instancetype.referencePolicy`: what becomes of a machine that names an instancetype or a preference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReferencePolicy {
+    /// It keeps the names, and copies of the objects are kept for it.
+    Reference,
+    /// What they stand for is written into it, unless copies are kept for it already.
+    Expand,
+    /// What they stand for is written into it.
+    ExpandAll,
+}
+
 /// KubeVirt's `useEmulation`: what executes the instructions of a guest without its own setting ([`crate::accelerator`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emulation {
@@ -80,6 +91,8 @@ pub struct ClusterConfig {
     pub is_cluster: bool,
     /// What executes guests' instructions. Default: [`Emulation::Refused`], which means KVM.
     pub emulation: Emulation,
+    /// What becomes of the names of instancetypes and preferences. Default: [`ReferencePolicy::Reference`].
+    pub reference_policy: ReferencePolicy,
 }
 
 impl ClusterConfig {
@@ -104,6 +117,7 @@ impl ClusterConfig {
             state_storage_class: None,
             is_cluster: false,
             emulation: Emulation::Refused,
+            reference_policy: ReferencePolicy::Reference,
         }
     }
 

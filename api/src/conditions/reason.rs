@@ -54,6 +54,10 @@ name_enum! {
         Unschedulable = "Unschedulable",
         /// An instance could not be adopted.
         FailedAdopt = "FailedAdopt",
+        /// The instancetype that a machine names does not exist.
+        FailedFindInstancetype = "FailedFindInstancetype",
+        /// The preference that a machine names does not exist.
+        FailedFindPreference = "FailedFindPreference",
         /// An object could not be changed.
         FailedUpdate = "FailedUpdate",
         /// Not KubeVirt's: the object cannot be read by this release.
@@ -253,6 +257,8 @@ impl Reason {
             | Self::OtherImage
             | Self::WaitingForNodeAgents
             | Self::UpdateDisabled
+            | Self::FailedFindInstancetype
+            | Self::FailedFindPreference
             | Self::Error
             | Self::ImagePullFailed => false,
         }

@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use uuid::{Uuid, uuid};
 
 use super::devices::disk_for_every_volume;
+use crate::instancetype::{Matcher, Role};
 use crate::kind::Kind;
 use crate::metadata::{annotation, label};
 use crate::v1::{API_VERSION, Input, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec};
@@ -17,7 +18,8 @@ const AUTOMATIC_INPUT: &str = "default-0";
 /// The instance that runs a VirtualMachine: its template under its own name, not defaulted yet.
 ///
 /// The same VirtualMachine always gives the same instance; the UUID of the firmware follows from the name where the
-/// template has none. Instancetypes and preferences are applied by the caller, before.
+/// template has none. Instancetypes and preferences are applied by the caller, before
+/// ([`sized`](crate::instancetype::sized)); annotations name them.
 pub fn vmi_of(vm: &VirtualMachine) -> VirtualMachineInstance {
     let template = &vm.spec.template;
     let mut metadata = template.metadata.clone().unwrap_or_default();
@@ -30,6 +32,9 @@ pub fn vmi_of(vm: &VirtualMachine) -> VirtualMachineInstance {
     if let Some(generation) = vm.metadata.generation {
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.insert(annotation::VM_GENERATION.to_owned(), generation.to_string());
+    }
+    for (key, name) in Role::BOTH.into_iter().filter_map(|role| named(vm, role)) {
+        metadata.annotations.get_or_insert_default().insert(key.to_owned(), name.to_owned());
     }
     let mut spec = template.spec.clone().unwrap_or_default();
     let firmware = spec.domain.firmware.get_or_insert_default();
@@ -48,6 +53,13 @@ pub fn vmi_of(vm: &VirtualMachine) -> VirtualMachineInstance {
     }
 }
 
+/// The annotation that names what an instance was sized by, and its value.
+fn named(vm: &VirtualMachine, role: Role) -> Option<(&'static str, &str)> {
+    let matcher = Matcher::of(vm, role).filter(|matcher| !matcher.name.is_empty())?;
+    let kind = matcher.object_kind().ok()?;
+    Some((annotation::sized_by(kind)?, matcher.name))
+}
+
 /// What makes the instance go when its VirtualMachine goes. A VirtualMachine that no cluster has stored owns nothing.
 fn owner(vm: &VirtualMachine) -> Option<OwnerReference> {
     Some(OwnerReference {
@@ -60,7 +72,7 @@ fn owner(vm: &VirtualMachine) -> Option<OwnerReference> {
     })
 }
 
-fn automatic_input(spec: &mut VirtualMachineInstanceSpec) {
+pub(super) fn automatic_input(spec: &mut VirtualMachineInstanceSpec) {
     let devices = &mut spec.domain.devices;
     if devices.autoattach_input_device == Some(true) && devices.inputs.is_empty() {
         devices.inputs.push(Input { name: AUTOMATIC_INPUT.to_owned(), ..Input::default() });

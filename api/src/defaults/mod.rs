@@ -60,6 +60,20 @@ pub fn default_vmi(vmi: &mut VirtualMachineInstance, config: &ClusterConfig, ide
     }
 }
 
+/// Adds the devices that a machine has without their being written: a disk for each volume, an input, the pod network.
+pub(crate) fn attach(spec: &mut VirtualMachineInstanceSpec, config: &ClusterConfig) {
+    devices::disk_for_every_volume(spec);
+    instance::automatic_input(spec);
+    devices::network(spec, config);
+}
+
+/// Fills in everything but the identity of the firmware.
+pub(crate) fn fill_in(spec: &mut VirtualMachineInstanceSpec, config: &ClusterConfig) {
+    let own = spec.domain.firmware.as_ref().and_then(|firmware| firmware.uuid.clone());
+    default_spec(spec, config, &Identity { firmware_uuid: Uuid::nil() });
+    spec.domain.firmware.get_or_insert_default().uuid = own;
+}
+
 fn default_spec(spec: &mut VirtualMachineInstanceSpec, config: &ClusterConfig, identity: &Identity) {
     domain::architecture(spec, config);
     domain::machine_type(spec, config);

@@ -23,7 +23,10 @@ const NO_PASST: &str = "the binding it permits works on a bare host only: the im
 /// Names, separated by blanks, and what is behind them.
 const GATES: &[(&str, Behind)] = &[
     ("DeclarativeHotplugVolumes HostDisk ImageVolume RebootPolicy ReservedOverheadMemlock", Behind::Switch),
-    ("NonRoot PSA PanicDevices VMPersistentState VideoConfig VmiMemoryOverheadReport", Behind::Always),
+    (
+        "InstancetypeReferencePolicy NonRoot PSA PanicDevices VMPersistentState VideoConfig VmiMemoryOverheadReport",
+        Behind::Always,
+    ),
     ("PasstBinding PasstIPStackMigration Passt", Behind::Nothing(NO_PASST)),
     (
         "CPUManager ContainerPathVolumes DownwardMetrics EnableVirtioFsConfigVolumes EnableVirtioFsStorageVolumes \
@@ -32,11 +35,7 @@ const GATES: &[(&str, Behind)] = &[
          UtilityVolumes VSOCK WorkloadEncryptionSEV WorkloadEncryptionTDX",
         Behind::Nothing(NO_FIELD),
     ),
-    (
-        "CommonInstancetypesDeploymentGate IncrementalBackup InstancetypeReferencePolicy OCIExport ObjectGraph Plugins \
-         Snapshot Template VMExport",
-        Behind::Nothing(NO_KIND),
-    ),
+    ("IncrementalBackup OCIExport ObjectGraph Plugins Snapshot Template VMExport", Behind::Nothing(NO_KIND)),
     (
         "DecentralizedLiveMigration HotplugNICs HotplugVolumes LiveMigration LiveUpdateNADRef MigrationDowntimeTuning \
          MigrationPriorityQueue MigrationStallDetection SRIOVLiveMigration VGPULiveMigration VMLiveUpdateFeatures \
@@ -46,10 +45,10 @@ const GATES: &[(&str, Behind)] = &[
     ("LibvirtHooksServerAndClient Sidecar", Behind::Nothing(NO_LIBVIRT)),
     (
         "AlignCPUs AutoResourceLimitsGate BochsDisplayForEFIGuests CPUNodeDiscovery ClusterProfiler \
-         ConfigurableHypervisor CrossArchitectureVirtualization DataVolumes DisableCustomSELinuxPolicy \
-         DisableMDEVConfiguration DockerSELinuxMCSWorkaround DynamicPodInterfaceNaming ExpandDisks \
-         ExternalNetResourceInjection FirmwareAutoSelection GraceIOVirtualization HypervStrictCheck IOMMUFD \
-         KubevirtSeccompProfile MultiArchitecture NodeRestriction OptOutRoleAggregation PCINUMAAwareTopology \
+         CommonInstancetypesDeploymentGate ConfigurableHypervisor CrossArchitectureVirtualization DataVolumes \
+         DisableCustomSELinuxPolicy DisableMDEVConfiguration DockerSELinuxMCSWorkaround DynamicPodInterfaceNaming \
+         ExpandDisks ExternalNetResourceInjection FirmwareAutoSelection GraceIOVirtualization HypervStrictCheck \
+         IOMMUFD KubevirtSeccompProfile MultiArchitecture NodeRestriction OptOutRoleAggregation PCINUMAAwareTopology \
          PodSecondaryInterfaceNamingUpgrade Root SRIOV VMStatsCollector",
         Behind::Nothing(NOT_HERE),
     ),

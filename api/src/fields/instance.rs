@@ -91,6 +91,16 @@ pub(super) const VOLUMES: &[Line] = &[
     both("volumes[].ephemeral", "persistentVolumeClaim", Fate::Handed(SOURCE)),
     read("volumes[].hostDisk", "capacity path shared type", SOURCE),
     Line {
+        under: "volumes[].iscsi",
+        fields: "iqn lun secretRef targetPortal",
+        cluster: Fate::Read(SOURCE),
+        bare_host: warned(
+            When::Filled,
+            "QEMU reaches no network of a bare host: `garboard run` refuses this volume",
+            "run the machine on a cluster, or attach the unit with `iscsiadm` and use a `hostDisk`",
+        ),
+    },
+    Line {
         under: "volumes[].serviceAccount",
         fields: "serviceAccountName",
         cluster: Fate::Read(PROJECTED),

@@ -2,6 +2,9 @@
 
 use super::{Fate, Line, When, both, not_yet, read, warned};
 
+/// How a machine names its instancetype and its preference.
+const MATCHER: &str = "api/src/instancetype/matcher.rs";
+
 /// Fields of `spec` of a VirtualMachine.
 pub(super) const MACHINE: &[Line] = &[
     Line {
@@ -14,7 +17,8 @@ pub(super) const MACHINE: &[Line] = &[
             "give a PersistentVolumeClaim of the same name in its place",
         ),
     },
-    not_yet("", "instancetype preference", When::Filled, "write its fields into the template"),
+    read("instancetype", "inferFromVolume inferFromVolumeFailurePolicy kind name revisionName", MATCHER),
+    read("preference", "inferFromVolume inferFromVolumeFailurePolicy kind name revisionName", MATCHER),
     not_yet("", "runStrategy", When::Is("WaitAsReceiver"), "write `Always`"),
     read("", "running", "api/src/run_strategy.rs"),
     both("", "template.metadata template.spec", Fate::Handed("api/src/defaults/instance.rs")),

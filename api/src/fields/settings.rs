@@ -40,7 +40,11 @@ pub(super) const INSTALLATION: &[Line] = &[
     unfollowed("", "imageRegistry imageTag productComponent productName productVersion", IMAGES),
     unfollowed("", "imagePullSecrets", "the pods of Garboard pull images with the Secrets of their service accounts"),
     unfollowed("", "customizeComponents infra", OWN_PARTS),
-    unfollowed("", "monitorAccount monitorNamespace serviceMonitorNamespace", "Garboard has no metrics yet"),
+    unfollowed(
+        "",
+        "monitorAccount monitorNamespace serviceMonitorNamespace",
+        "what Prometheus needs is installed in the namespace of Garboard",
+    ),
     unfollowed("", "synchronizationPort workloadUpdateStrategy", NOT_MOVED),
     unfollowed("", "uninstallStrategy", "`garboard cluster uninstall` decides what goes"),
     relied_upon("", "workloads", "write a `nodeSelector` into the machines, or taint the other nodes"),
@@ -54,7 +58,7 @@ pub(super) const CONFIGURATION: &[Line] = &[
          architectureConfiguration.amd64.machineType architectureConfiguration.defaultArchitecture \
          developerConfiguration.cpuAllocationRatio developerConfiguration.disabledFeatureGates[] \
          developerConfiguration.featureGates[] developerConfiguration.memoryOvercommit \
-         developerConfiguration.useEmulation network.defaultNetworkInterface \
+         developerConfiguration.useEmulation instancetype.referencePolicy network.defaultNetworkInterface \
          network.permitBridgeInterfaceOnPodNetwork",
         CONFIG,
     ),
@@ -100,13 +104,18 @@ pub(super) const CONFIGURATION: &[Line] = &[
         "machine types and firmware are those of the launcher's image; the default machine type is \
          `architectureConfiguration.amd64.machineType`",
     ),
+    unfollowed(
+        "configuration",
+        "commonInstancetypesDeployment",
+        "the common instancetypes and preferences are a manifest of their own, which is installed beside Garboard",
+    ),
     unfollowed("configuration", "migrations developerConfiguration.minimumClusterTSCFrequency", NOT_MOVED),
     unfollowed("configuration", "mediatedDevicesConfiguration permittedHostDevices", NO_DEVICES),
     unfollowed(
         "configuration",
-        "changedBlockTrackingLabelSelectors commonInstancetypesDeployment confidentialCompute \
+        "changedBlockTrackingLabelSelectors confidentialCompute \
          developerConfiguration.diskVerification developerConfiguration.minimumReservePVCBytes \
-         developerConfiguration.pvcTolerateLessSpaceUpToPercent hypervisors instancetype ksmConfiguration \
+         developerConfiguration.pvcTolerateLessSpaceUpToPercent hypervisors ksmConfiguration \
          memBalloonStatsPeriod minCPUModel obsoleteCPUModels persistentReservationConfiguration \
          roleAggregationStrategy selinuxLauncherType smbios supportContainerResources supportedGuestAgentVersions \
          virtTemplateDeployment virtualMachineInstancesPerNode virtualMachineOptions network.binding \

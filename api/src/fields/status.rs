@@ -9,6 +9,7 @@ const REPORT: &str = "cluster/src/report/mod.rs";
 const POD: &str = "controller/src/vmi/status.rs";
 const VM: &str = "controller/src/vm/status.rs";
 const DECIDE: &str = "controller/src/vm/decide.rs";
+const SIZES: &str = "controller/src/vm/sizes/mod.rs";
 const KUBEVIRT: &str = "controller/src/kubevirt/decide.rs";
 const UPGRADE: &str = "controller/src/upgrade/apply.rs";
 
@@ -53,10 +54,10 @@ pub(super) const MACHINE: &[Line] = &[
     read("", "runStrategy", DECIDE),
     both("", "startFailure stateChangeRequests", Fate::Handed(DECIDE)),
     both("", "storedMachine volumeSnapshotStatuses", Fate::Handed(VM)),
+    both("", "instancetypeRef preferenceRef", Fate::Handed(SIZES)),
     never(
         "",
-        "changedBlockTracking instancetypeRef memoryDumpRequest preferenceRef restoreInProgress snapshotInProgress \
-         volumeRequests volumeUpdateState",
+        "changedBlockTracking memoryDumpRequest restoreInProgress snapshotInProgress volumeRequests volumeUpdateState",
     ),
 ];
 

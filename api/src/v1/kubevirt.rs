@@ -104,6 +104,9 @@ pub struct KubeVirtConfiguration {
     /// When a node pulls the image of launcher pods: `Always`, `IfNotPresent` or `Never`. Default: `spec.imagePullPolicy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<String>,
+    /// Instancetypes and preferences.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instancetype: Option<InstancetypeConfiguration>,
     /// Limits of CPUs and memory that guests get while they run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_update_configuration: Option<LiveUpdateConfiguration>,
@@ -174,6 +177,16 @@ pub struct LiveUpdateConfiguration {
     /// Most sockets and memory, as a multiple of those at the start. Default: 4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_hotplug_ratio: Option<u32>,
+}
+
+/// Instancetypes and preferences.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InstancetypeConfiguration {
+    /// What becomes of a machine that names them: `reference` (the default) keeps the names and copies of the objects; `expand` writes
+    /// what they stand for into machines that have no copy yet, and `expandAll` into all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference_policy: Option<String>,
 }
 
 /// How guests are connected to the pod network.

@@ -42,9 +42,9 @@ pub use domain::{
     Watchdog,
 };
 pub use kubevirt::{
-    ArchConfiguration, ArchSpecificConfiguration, CertConfig, DeveloperConfiguration, KubeVirt,
-    KubeVirtCertificateRotateStrategy, KubeVirtCondition, KubeVirtConfiguration, KubeVirtSelfSignConfiguration,
-    KubeVirtSpec, KubeVirtStatus, LiveUpdateConfiguration, NetworkConfiguration,
+    ArchConfiguration, ArchSpecificConfiguration, CertConfig, DeveloperConfiguration, InstancetypeConfiguration,
+    KubeVirt, KubeVirtCertificateRotateStrategy, KubeVirtCondition, KubeVirtConfiguration,
+    KubeVirtSelfSignConfiguration, KubeVirtSpec, KubeVirtStatus, LiveUpdateConfiguration, NetworkConfiguration,
 };
 pub use network::{ClaimRequest, MultusNetwork, Network, PodNetwork};
 pub use pool::{
@@ -83,8 +83,9 @@ pub use vm_status::{
 pub use vmi::{Probe, VirtualMachineInstance, VirtualMachineInstanceResourceClaim, VirtualMachineInstanceSpec};
 pub use volume::{
     ConfigMapVolumeSource, ContainerDiskSource, ContainerPathVolumeSource, DataVolumeSource, DownwardAPIVolumeSource,
-    EmptyDiskSource, EphemeralVolumeSource, HostDisk, MemoryDumpVolumeSource, PersistentVolumeClaimVolumeSource,
-    SecretVolumeSource, ServiceAccountVolumeSource, SysprepSource, UtilityVolume, Volume, VolumeSource,
+    EmptyDiskSource, EphemeralVolumeSource, HostDisk, IscsiSource, MemoryDumpVolumeSource,
+    PersistentVolumeClaimVolumeSource, SecretVolumeSource, ServiceAccountVolumeSource, SysprepSource, UtilityVolume,
+    Volume, VolumeSource,
 };
 
 /// The group and version of these kinds, as a manifest's `apiVersion` has it.

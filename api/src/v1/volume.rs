@@ -32,6 +32,8 @@ pub enum VolumeSource<'a> {
     Ephemeral(&'a EphemeralVolumeSource),
     /// `hostDisk`.
     HostDisk(&'a HostDisk),
+    /// `iscsi`.
+    Iscsi(&'a IscsiSource),
     /// `memoryDump`.
     MemoryDump(&'a MemoryDumpVolumeSource),
     /// `persistentVolumeClaim`.
@@ -60,6 +62,7 @@ impl VolumeSource<'_> {
             Self::EmptyDisk(_) => "emptyDisk",
             Self::Ephemeral(_) => "ephemeral",
             Self::HostDisk(_) => "hostDisk",
+            Self::Iscsi(_) => "iscsi",
             Self::MemoryDump(_) => "memoryDump",
             Self::PersistentVolumeClaim(_) => "persistentVolumeClaim",
             Self::Secret(_) => "secret",
@@ -92,6 +95,7 @@ impl Volume {
             empty_disk,
             ephemeral,
             host_disk,
+            iscsi,
             memory_dump,
             persistent_volume_claim,
             secret,
@@ -110,6 +114,7 @@ impl Volume {
             empty_disk.as_ref().map(VolumeSource::EmptyDisk),
             ephemeral.as_ref().map(VolumeSource::Ephemeral),
             host_disk.as_ref().map(VolumeSource::HostDisk),
+            iscsi.as_ref().map(VolumeSource::Iscsi),
             memory_dump.as_ref().map(VolumeSource::MemoryDump),
             persistent_volume_claim.as_ref().map(VolumeSource::PersistentVolumeClaim),
             secret.as_ref().map(VolumeSource::Secret),
@@ -140,6 +145,7 @@ impl Volume {
             | VolumeSource::DownwardMetrics(_)
             | VolumeSource::EmptyDisk(_)
             | VolumeSource::HostDisk(_)
+            | VolumeSource::Iscsi(_)
             | VolumeSource::Secret(_)
             | VolumeSource::ServiceAccount(_)
             | VolumeSource::Sysprep(_) => None,
@@ -184,6 +190,9 @@ pub struct Volume {
     /// A disk image in a directory of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_disk: Option<HostDisk>,
+    /// Not KubeVirt's: a unit of an iSCSI target, which QEMU itself opens over the network of the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iscsi: Option<IscsiSource>,
     /// A claim for a dump of the guest's memory. The guest does not see it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_dump: Option<MemoryDumpVolumeSource>,
@@ -201,6 +210,21 @@ pub struct Volume {
     /// Answer files of the Windows setup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sysprep: Option<SysprepSource>,
+}
+
+/// `spec.volumes[].iscsi`: a unit of an iSCSI target (RFC 7143). Not KubeVirt's; the names are those of Kubernetes' own iSCSI volumes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IscsiSource {
+    /// Name of the target, `iqn.…`.
+    pub iqn: String,
+    /// Number of the unit, from 0 to 255.
+    pub lun: i32,
+    /// A Secret with `node.session.auth.username` and `node.session.auth.password`, for CHAP. Default: none is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<core::LocalObjectReference>,
+    /// Name or address of the target's host, and behind a colon its port. Default of the port: 3260.
+    pub target_portal: String,
 }
 
 /// `spec.volumes[].containerDisk`: a disk image below `/disk` of a container image.

@@ -10,12 +10,15 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::report::{Report, printable};
-use super::{ValidationVerdict, kubevirt, pool as pools, preset, validate_replica_set, validate_vm, validate_vmi};
+use super::{
+    ValidationVerdict, kubevirt, pool as pools, preset, sizes, validate_replica_set, validate_vmi, verdict, whole,
+};
 use crate::cluster::ClusterConfig;
-use crate::crd::{self, KINDS};
+use crate::crd::KINDS;
 use crate::defaults::{Identity, default_vm, default_vmi, vmi_of};
 use crate::fault::{Fault, FaultCode, FieldPath};
 use crate::fields::{self, Judgement, Setting};
+use crate::instancetype::{self, Sizing, VirtualMachineInstancetype, VirtualMachinePreference};
 use crate::kind::{Kind, kind_of};
 use crate::pool;
 use crate::quantity::Quantity;
@@ -41,6 +44,10 @@ pub enum Object {
     Pool(Box<VirtualMachinePool>),
     /// The settings of a cluster.
     KubeVirt(Box<KubeVirt>),
+    /// An instancetype, of a namespace or of the cluster.
+    Instancetype(Box<VirtualMachineInstancetype>),
+    /// A preference, of a namespace or of the cluster.
+    Preference(Box<VirtualMachinePreference>),
 }
 
 /// The answer to an object.
@@ -64,16 +71,28 @@ pub fn admit(manifest: &Value, config: &ClusterConfig) -> Admission {
     if !faults.is_empty() && kind != Kind::KubeVirt {
         return Admission { faults, ..Admission::default() };
     }
-    with_structural(faults, judge(kind, manifest, rest, config))
+    with_structural(faults, judge(kind, manifest, rest, &Known { config, sizing: &Sizing::default() }))
 }
 
 /// Answers with every mistake at once: structural faults, and those that the rules find in the rest.
 ///
 /// What only follows from a structural fault (a volume without a source, because its source was misspelt) is left out.
 pub fn review(manifest: &Value, config: &ClusterConfig) -> Admission {
+    review_sized(manifest, config, &Sizing::default())
+}
+
+/// The same for a machine of which the instancetype and the preference are known: the rules judge it with both in its template. The
+/// object that comes back has of them only what admission writes ([`settle`](crate::instancetype::settle)).
+pub fn review_sized(manifest: &Value, config: &ClusterConfig, sizing: &Sizing) -> Admission {
     let kind = kind_of(manifest);
     let (faults, rest) = inspect(kind, manifest);
-    with_structural(faults, judge(kind, manifest, rest, config))
+    with_structural(faults, judge(kind, manifest, rest, &Known { config, sizing }))
+}
+
+/// What is known beside the manifest.
+struct Known<'a> {
+    config: &'a ClusterConfig,
+    sizing: &'a Sizing,
 }
 
 fn with_structural(faults: Vec<Fault>, mut admission: Admission) -> Admission {
@@ -95,10 +114,11 @@ fn touches(one: &FieldPath, other: &FieldPath) -> bool {
 }
 
 /// Judges what is structurally right of a manifest, `rest`. Of KubeVirt's settings the table has to see all.
-fn judge(kind: Kind, manifest: &Value, rest: Value, config: &ClusterConfig) -> Admission {
+fn judge(kind: Kind, manifest: &Value, rest: Value, known: &Known<'_>) -> Admission {
+    let config = known.config;
     match kind {
         Kind::VirtualMachine => match serde_json::from_value(rest.clone()) {
-            Ok(vm) => machine(vm, &rest, config),
+            Ok(vm) => machine(vm, &rest, known),
             Err(error) => undecodable(&error),
         },
         Kind::VirtualMachineInstance => match serde_json::from_value(rest.clone()) {
@@ -114,11 +134,21 @@ fn judge(kind: Kind, manifest: &Value, rest: Value, config: &ClusterConfig) -> A
             Err(error) => undecodable(&error),
         },
         Kind::Pool => match serde_json::from_value(rest.clone()) {
-            Ok(pool) => of_pool(pool, &rest, config),
+            Ok(pool) => of_pool(pool, &rest, known),
             Err(error) => undecodable(&error),
         },
         Kind::KubeVirt => match serde_json::from_value(rest) {
             Ok(object) => settings(object, &manifest["spec"]),
+            Err(error) => undecodable(&error),
+        },
+        Kind::VirtualMachineInstancetype | Kind::VirtualMachineClusterInstancetype => {
+            match serde_json::from_value(rest) {
+                Ok(object) => sizes::instancetype(object, config),
+                Err(error) => undecodable(&error),
+            }
+        }
+        Kind::VirtualMachinePreference | Kind::VirtualMachineClusterPreference => match serde_json::from_value(rest) {
+            Ok(object) => sizes::preference(object, config),
             Err(error) => undecodable(&error),
         },
         Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => {
@@ -131,7 +161,7 @@ fn judge(kind: Kind, manifest: &Value, rest: Value, config: &ClusterConfig) -> A
 fn foreign(manifest: &Value) -> Fault {
     let written = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (written("apiVersion"), written("kind"));
-    let of_group = |ours: &Kind| crd::group(*ours).and_then(|group| group.version_in(version)).is_some();
+    let of_group = |ours: &Kind| ours.group().is_some_and(|group| group.version_in(version).is_some());
     if let Some(ours) = KINDS.into_iter().find(|ours| ours.name() == kind).filter(of_group) {
         let text = format!("`{version}` is not a version of {kind} that is served");
         let fault = Fault::new(FieldPath::from("apiVersion"), FaultCode::NotSupported, text);
@@ -192,26 +222,46 @@ fn instance(mut vmi: VirtualMachineInstance, manifest: &Value, config: &ClusterC
     Admission { faults, warnings, object }
 }
 
-fn machine(mut vm: VirtualMachine, manifest: &Value, config: &ClusterConfig) -> Admission {
+fn machine(mut vm: VirtualMachine, manifest: &Value, known: &Known<'_>) -> Admission {
+    let config = known.config;
     let written = vm.spec.template.spec.as_ref().map_or(0, |spec| spec.domain.devices.disks.len());
     let template = without_usual_room(&manifest["spec"]["template"]["spec"], || vmi_of(&vm), config);
+    // Before the defaults of the cluster: what the preference prefers.
+    if let Some(preference) = &known.sizing.preference {
+        instancetype::settle(&mut vm, preference);
+    }
     default_vm(&mut vm, config);
-    let ValidationVerdict { faults, mut warnings } = validate_vm(&vm, config);
+    let whole = whole::of(&vm, known.sizing, config);
+    let ValidationVerdict { faults, mut warnings } = verdict(&whole.vm, config, whole.is_complete);
     let mut report = Report::from(faults);
     let at = FieldPath::from("spec");
     let inside = at.child("template.metadata");
+    let table = match whole.template() {
+        Some(template) => {
+            let template = without_usual_room(&template, || vmi_of(&whole.vm), config);
+            of_instance(&template, &at.child("template.spec"), config)
+        }
+        None => of_instance(&template, &at.child("template.spec"), config),
+    };
+    let annotated = whole.annotated().unwrap_or_else(|| manifest["spec"]["template"]["metadata"].clone());
     for found in [
         fields::judge(&fields::MACHINE, &manifest["spec"], &at, Setting::of(config)),
         fields::judge_annotations(fields::OF_MACHINES, &manifest["metadata"], &FieldPath::from("metadata")),
-        of_instance(&template, &at.child("template.spec"), config),
-        fields::judge_annotations(fields::ANNOTATIONS, &manifest["spec"]["template"]["metadata"], &inside),
+        table,
+        fields::judge_annotations(fields::ANNOTATIONS, &annotated, &inside),
     ] {
         warnings.extend(collect(found, &mut report));
     }
-    let faults = report.into_faults();
-    if !warnings.is_empty() {
-        name_the_volume(&mut warnings, &vmi_of(&vm), written, "spec.template.spec");
+    let mut faults = report.into_faults();
+    whole.name_the_source(&mut faults, &vm, config);
+    faults.extend(whole.conflicts.iter().cloned().map(printable));
+    warnings.extend(known.sizing.missing.iter().cloned().map(printable));
+    for found in [&mut warnings, &mut faults] {
+        if !found.is_empty() {
+            name_the_volume(found, &vmi_of(&whole.vm), written, "spec.template.spec");
+        }
     }
+    drop(whole);
     let object = faults.is_empty().then(|| Object::VirtualMachine(Box::new(vm)));
     Admission { faults, warnings, object }
 }
@@ -256,15 +306,15 @@ fn of_preset(preset: VirtualMachineInstancePreset, manifest: &Value, config: &Cl
 }
 
 /// A pool has rules of its own; its template is judged as the machine that it makes, at its place in the pool.
-fn of_pool(mut pool: VirtualMachinePool, manifest: &Value, config: &ClusterConfig) -> Admission {
+fn of_pool(mut pool: VirtualMachinePool, manifest: &Value, known: &Known<'_>) -> Admission {
     // As of a set: a scale needs a number to begin with.
     pool.spec.replicas.get_or_insert(pool::REPLICAS);
     let (spec, at) = (&manifest["spec"], FieldPath::from("spec"));
     let mut report = Report::from(pools::check(&pool));
     let mut warnings = pools::warnings(&pool);
-    warnings.extend(collect(fields::judge(&fields::POOL, spec, &at, Setting::of(config)), &mut report));
+    warnings.extend(collect(fields::judge(&fields::POOL, spec, &at, Setting::of(known.config)), &mut report));
     let template = at.child("virtualMachineTemplate");
-    let of_template = machine(machine_of(&pool), &spec["virtualMachineTemplate"], config);
+    let of_template = machine(machine_of(&pool), &spec["virtualMachineTemplate"], known);
     // Its name is the pool's, which is judged.
     let is_written = |fault: &Fault| fault.path.as_str() != "metadata.name";
     for fault in of_template.faults.into_iter().filter(is_written) {
@@ -294,7 +344,7 @@ fn within(at: &FieldPath, mut fault: Fault) -> Fault {
     fault
 }
 
-fn of_instance(spec: &Value, at: &FieldPath, config: &ClusterConfig) -> Judgement {
+pub(super) fn of_instance(spec: &Value, at: &FieldPath, config: &ClusterConfig) -> Judgement {
     fields::judge(&fields::INSTANCE, spec, at, Setting::of(config))
 }
 

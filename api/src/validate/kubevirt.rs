@@ -82,6 +82,10 @@ fn configured(configuration: &KubeVirtConfiguration, at: &FieldPath, report: &mu
     let policies = ["None", "LiveMigrate", "LiveMigrateIfPossible", "External"];
     one_of_known(&configuration.eviction_strategy, &policies, at.child("evictionStrategy"), report);
     one_of_known(&configuration.vm_rollout_strategy, &["LiveUpdate", "Stage"], at.child("vmRolloutStrategy"), report);
+    if let Some(instancetype) = &configuration.instancetype {
+        let at = at.child("instancetype.referencePolicy");
+        one_of_known(&instancetype.reference_policy, &["reference", "expand", "expandAll"], at, report);
+    }
     if let Some(ratio) = non_empty(&configuration.additional_guest_memory_overhead_ratio)
         && permille(ratio).is_none()
     {

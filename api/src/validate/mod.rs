@@ -50,16 +50,20 @@ mod report;
 mod resources;
 mod scheduling;
 mod selectors;
+mod sizes;
 mod subject;
 #[cfg(test)]
 mod testing;
 mod vm;
 mod volumes;
+mod whole;
 
-pub use admit::{Admission, Object, admit, review};
+pub use admit::{Admission, Object, admit, review, review_sized};
 pub use interfaces::MODELS as NIC_MODELS;
 pub use kubevirt::{LONGEST_CERTIFICATE, SHORTEST_CERTIFICATE, duration};
 pub use metadata::RESERVED as RESERVED_LABELS;
+pub(crate) use report::printable;
+pub use volumes::iscsi_portal;
 
 use uuid::Uuid;
 
@@ -100,6 +104,11 @@ pub fn validate_vmi(vmi: &VirtualMachineInstance, config: &ClusterConfig) -> Vec
 ///
 /// What only stands in the way of that instance is a warning, since the machine may be completed before it starts.
 pub fn validate_vm(vm: &VirtualMachine, config: &ClusterConfig) -> ValidationVerdict {
+    verdict(vm, config, true)
+}
+
+/// The same; `is_whole`: nothing is missing in the template that an instance will have, so that its start can be judged.
+pub(crate) fn verdict(vm: &VirtualMachine, config: &ClusterConfig, is_whole: bool) -> ValidationVerdict {
     let template = &vm.spec.template;
     let nothing = VirtualMachineInstanceSpec::default();
     let spec = template.spec.as_ref().unwrap_or(&nothing);
@@ -113,7 +122,8 @@ pub fn validate_vm(vm: &VirtualMachine, config: &ClusterConfig) -> ValidationVer
     let faults = report.into_faults();
     let mut warnings = vm::warnings(vm);
     warnings.extend(metadata::warnings(&labelled));
-    warnings.extend(unknown_among(&faults, refused_at_start(vm, config)));
+    let at_start = if is_whole { refused_at_start(vm, config) } else { Vec::new() };
+    warnings.extend(unknown_among(&faults, at_start));
     ValidationVerdict { faults, warnings }
 }
 

@@ -308,14 +308,23 @@ mod tests {
             "spec.virtualMachineTemplate.spec.template.spec.domian",
             "domian",
         );
-        refused(
-            &[("spec.virtualMachineTemplate.spec.instancetype", json!({"name": "small"}))],
-            "spec.virtualMachineTemplate.spec.instancetype",
-            "template",
-        );
         let admission = verdict(&[("spec.virtualMachineTemplate.spec.template.spec.domain.memory", json!({}))]);
         let path = "spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest";
         assert_eq!((admission.faults.len(), admission.warnings[0].path.as_str()), (0, path));
+    }
+
+    #[test]
+    fn what_the_template_names_is_judged_with_the_machines() {
+        let at = |field: &str| format!("spec.virtualMachineTemplate.spec.{field}");
+        let (size, wishes) = (at("instancetype"), at("preference"));
+        accepted(&[(size.as_str(), json!({"name": "small"})), (wishes.as_str(), json!({"inferFromVolume": "root"}))]);
+        refused(&[(size.as_str(), json!({}))], &at("instancetype.name"), "nothing is named");
+        refused(
+            &[(wishes.as_str(), json!({"name": "a", "inferFromVolume": "root"}))],
+            &at("preference.name"),
+            "keep one of",
+        );
+        refused(&[(size.as_str(), json!({"name": "a", "kind": "Size"}))], &at("instancetype.kind"), "`Size`");
     }
 
     #[test]

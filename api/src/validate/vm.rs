@@ -1,10 +1,11 @@
 //! What only a VirtualMachine has: run strategy, matchers, rules of live updates. Its data volumes are in `data_volumes`.
 
 use super::data_volumes;
-use super::report::{Report, invalid, required, unsupported};
+use super::report::{Report, invalid, not_found, unsupported};
 use super::subject::text;
 use crate::cluster::{ClusterConfig, Gate, Rollout};
 use crate::fault::{Fault, FieldPath};
+use crate::instancetype::{Matcher, Role};
 use crate::suggest::one_of;
 use crate::v1::{DomainSpec, VirtualMachine, VirtualMachineInstanceSpec, VirtualMachineSpec};
 
@@ -21,7 +22,7 @@ const GROWING_GUEST_MIN: i64 = 1024 * 1024 * 1024;
 pub(crate) fn check(vm: &VirtualMachine, config: &ClusterConfig, report: &mut Report) {
     let at = FieldPath::from("spec");
     running(&vm.spec, config, &at, report);
-    matchers(&vm.spec, &at, report);
+    matchers(vm, report);
     let strategy = text(&vm.spec.update_volumes_strategy);
     if !strategy.is_empty() && !UPDATE_STRATEGIES.contains(&strategy) {
         report.push(
@@ -80,28 +81,36 @@ fn running(spec: &VirtualMachineSpec, config: &ClusterConfig, at: &FieldPath, re
     }
 }
 
-fn matchers(spec: &VirtualMachineSpec, at: &FieldPath, report: &mut Report) {
-    let instancetype = spec.instancetype.as_ref().map(|matcher| {
-        ("instancetype", &matcher.name, &matcher.infer_from_volume, &matcher.infer_from_volume_failure_policy)
-    });
-    let preference = spec.preference.as_ref().map(|matcher| {
-        ("preference", &matcher.name, &matcher.infer_from_volume, &matcher.infer_from_volume_failure_policy)
-    });
-    for (field, name, volume, policy) in [instancetype, preference].into_iter().flatten() {
-        let at = at.child(field);
-        if !text(name).is_empty() && !text(volume).is_empty() {
+fn matchers(vm: &VirtualMachine, report: &mut Report) {
+    for matcher in Role::BOTH.into_iter().filter_map(|role| Matcher::of(vm, role)) {
+        let at = matcher.path();
+        let is_inferred = !matcher.infer_from_volume.is_empty();
+        if is_inferred && !matcher.name.is_empty() {
             report.push(
-                invalid(at.child("name"), "it is named, and inferred from a volume too")
+                unsupported(at.child("name"), "it is named, and inferred from a volume too")
                     .instead("keep one of `name` and `inferFromVolume`"),
             );
         }
-        if text(name).is_empty() && text(volume).is_empty() {
-            report.push(required(at.child("name"), "nothing is named").instead("write `name`, or `inferFromVolume`"));
+        if is_inferred && !matcher.kind.is_empty() {
+            report.push(
+                unsupported(at.child("kind"), "the labels of the volume name the kind, too")
+                    .instead("keep one of `kind` and `inferFromVolume`"),
+            );
         }
-        let policy = text(policy);
+        if !is_inferred && matcher.name.is_empty() {
+            report.push(
+                not_found(at.child("name"), "nothing is named")
+                    .instead("write `name`, or `inferFromVolume`")
+                    .field(at.to_string()),
+            );
+        }
+        if let Err(fault) = matcher.object_kind() {
+            report.push(fault);
+        }
+        let policy = matcher.failure_policy;
         if !policy.is_empty() && !FAILURE_POLICIES.contains(&policy) {
             report.push(
-                unsupported(at.child("inferFromVolumeFailurePolicy"), format!("there is no policy `{policy}`"))
+                invalid(at.child("inferFromVolumeFailurePolicy"), format!("there is no policy `{policy}`"))
                     .instead(one_of(policy, FAILURE_POLICIES)),
             );
         }
@@ -247,6 +256,26 @@ mod tests {
             "spec.instancetype.name",
             "keep one",
         );
+        refused_machine(
+            &[("spec.instancetype", json!({"kind": "VirtualMachineInstancetype"}))],
+            "spec.instancetype.name",
+            "spec.instancetype",
+            "inferFromVolume",
+        );
+        refused_machine(
+            &[("spec.preference", json!({"inferFromVolume": "root", "kind": "VirtualMachinePreference"}))],
+            "spec.preference.kind",
+            "spec.preference.kind",
+            "keep one",
+        );
+        refused_machine(
+            &[("spec.preference", json!({"name": "a", "kind": "VirtualMachinePreferences2"}))],
+            "spec.preference.kind",
+            "spec.preference.kind",
+            "VirtualMachineClusterPreference",
+        );
+        let old = ("spec.instancetype", json!({"name": "a", "kind": "virtualmachineclusterinstancetypes"}));
+        assert_eq!(machine_verdict(&[old]).faults, [], "a resource's name, as in KubeVirt");
         refused_machine(
             &[("spec.preference", json!({"name": "a", "inferFromVolumeFailurePolicy": "Reect"}))],
             "spec.preference.inferFromVolumeFailurePolicy",

@@ -5,12 +5,13 @@
 use super::addresses::image_path_problem;
 use super::cloud_init;
 use super::names::subdomain_problem;
+use super::networks;
 use super::report::{Report, duplicate, invalid, not_found, required, unsupported};
 use super::subject::{Subject, text};
 use crate::cluster::Gate;
 use crate::fault::FieldPath;
 use crate::suggest::one_of;
-use crate::v1::{HostDisk, Volume, VolumeSource};
+use crate::v1::{HostDisk, IscsiSource, Volume, VolumeSource};
 
 const HOST_DISK_TYPES: &[&str] = &["Disk", "DiskOrCreate"];
 
@@ -149,6 +150,61 @@ fn files(subject: &Subject<'_>, volume: &Volume, at: &FieldPath, report: &mut Re
         }
         host_disk(source, &at.child("hostDisk"), report);
     }
+    if let Some(source) = &volume.iscsi {
+        iscsi(source, &at.child("iscsi"), report);
+        if gives_its_address_away(subject) {
+            let text = "QEMU reaches no target: the bridge gives the pod's address to the guest";
+            report.push(invalid(at.child("iscsi"), text).instead("write `masquerade: {}` for the interface"));
+        }
+    }
+}
+
+/// Whether the pod's address is the guest's, so that nothing in the pod has one.
+fn gives_its_address_away(subject: &Subject<'_>) -> bool {
+    let is_of_pod = |name: &str| networks::of_interface(subject, name).is_some_and(|network| network.pod.is_some());
+    let interfaces = &subject.spec.domain.devices.interfaces;
+    interfaces.iter().any(|interface| interface.bridge.is_some() && is_of_pod(&interface.name))
+}
+
+/// The parts of a portal: host, in brackets where it is an IPv6 address, and port.
+#[must_use]
+pub fn iscsi_portal(portal: &str) -> Option<(&str, u16)> {
+    const USUAL_PORT: u16 = 3260;
+    let is_alone = portal.ends_with(']') || !portal.contains(':');
+    let (host, port) = if is_alone { (portal, None) } else { portal.rsplit_once(':').map(|(h, p)| (h, Some(p)))? };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_fit = match bare {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            (1..=253).contains(&host.len())
+                && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
+        }
+    };
+    let port = port.map_or(Some(USUAL_PORT), |port| port.parse().ok().filter(|port| *port > 0))?;
+    is_fit.then_some((host, port))
+}
+
+fn iscsi(source: &IscsiSource, at: &FieldPath, report: &mut Report) {
+    if iscsi_portal(&source.target_portal).is_none() {
+        let text = format!("`{}` is no host with a port", source.target_portal.escape_debug());
+        report.push(invalid(at.child("targetPortal"), text).instead("write for example `storage.example:3260`"));
+    }
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
+    let has_form = ["iqn.", "eui.", "naa."].iter().any(|form| source.iqn.starts_with(form));
+    if !has_form || source.iqn.len() > 223 || !source.iqn.bytes().all(is_fit) {
+        let text = format!("`{}` is no name of a target", source.iqn.escape_debug());
+        report.push(invalid(at.child("iqn"), text).instead("write for example `iqn.2017-01.io.kubevirt:sn.42`"));
+    }
+    if !(0..=255).contains(&source.lun) {
+        let text = format!("a target has no unit {}", source.lun);
+        report.push(invalid(at.child("lun"), text).instead("write a number from 0 to 255"));
+    }
+    if let Some(secret) = &source.secret_ref
+        && let Some(problem) = subdomain_problem(&secret.name)
+    {
+        let text = format!("the name `{}` {problem}", secret.name.escape_debug());
+        report.push(invalid(at.child("secretRef").child("name"), text).instead("write the name of a Secret"));
+    }
 }
 
 fn gate_missing(at: &FieldPath, gate: Gate, report: &mut Report) {
@@ -212,6 +268,7 @@ mod tests {
             json!({"serviceAccount": {"serviceAccountName": "sa"}}),
             json!({"sysprep": {"secret": {"name": "s"}}}),
             json!({"memoryDump": {"claimName": "c"}}),
+            json!({"iscsi": {"targetPortal": "storage.example", "iqn": "eui.02004567A425678D", "secretRef": {"name": "s"}}}),
         ] {
             let mut volume = source;
             volume["name"] = json!("root");
@@ -253,6 +310,26 @@ mod tests {
             (json!({"emptyDisk": {"capacity": "-1Gi"}}), "spec.volumes[0].emptyDisk.capacity", "positive"),
             (json!({"hostDisk": {"path": "", "type": "Disk"}}), "spec.volumes[0].hostDisk.path", "no path"),
             (
+                json!({"iscsi": {"targetPortal": "a b", "iqn": "iqn.2017-01.io:x", "lun": 1}}),
+                "spec.volumes[0].iscsi.targetPortal",
+                "no host with a port",
+            ),
+            (
+                json!({"iscsi": {"targetPortal": "host:0", "iqn": "iqn.2017-01.io:x", "lun": 1}}),
+                "spec.volumes[0].iscsi.targetPortal",
+                "no host with a port",
+            ),
+            (
+                json!({"iscsi": {"targetPortal": "host", "iqn": "sn/42", "lun": 1}}),
+                "spec.volumes[0].iscsi.iqn",
+                "no name of a target",
+            ),
+            (
+                json!({"iscsi": {"targetPortal": "[fd00::1]:3260", "iqn": "iqn.2017-01.io:x", "lun": 256}}),
+                "spec.volumes[0].iscsi.lun",
+                "no unit 256",
+            ),
+            (
                 json!({"hostDisk": {"path": "/d", "type": "DiskOrCrate"}}),
                 "spec.volumes[0].hostDisk.type",
                 "did you mean `DiskOrCreate`?",
@@ -287,6 +364,13 @@ mod tests {
                 "runs already",
             ),
         ]);
+    }
+
+    #[test]
+    fn a_disk_on_iscsi_needs_an_address_of_the_pod() {
+        let volume = json!({"name": "root", "iscsi": {"targetPortal": "host", "iqn": "iqn.2017-01.io:x", "lun": 1}});
+        let bridge = ("spec.domain.devices.interfaces[0]", json!({"name": "default", "bridge": {}}));
+        refused(&[(&[(FIRST, volume), bridge], "spec.volumes[0].iscsi", "reaches no target")]);
     }
 
     #[test]

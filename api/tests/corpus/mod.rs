@@ -15,10 +15,11 @@ pub(crate) fn text(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The version in which the published schema has a kind.
+/// The version in which the published schema has a kind: the one that is stored.
 #[allow(dead_code, reason = "not every test reads it")]
 pub(crate) fn version_of(kind: &str) -> &'static str {
-    if kind == "VirtualMachinePool" { "v1beta1" } else { "v1" }
+    let kind = garboard_api::crd::KINDS.into_iter().find(|each| each.name() == kind).unwrap();
+    kind.group().unwrap().stored
 }
 
 /// The lines of one file of JSON lines.

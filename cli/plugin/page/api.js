@@ -70,10 +70,26 @@ async function refusal(answer) {
   return new Refused({ code: answer.status, message: text.trim().slice(0, 2000) });
 }
 
+/** How long a read that got no answer waits until it is asked again, ms. A browser gives up what is under way when a network of its computer
+ * comes or goes, also what stays on that computer. */
+const READ_AGAIN = [200, 1000, 3000];
+
+async function fetched(path, options) {
+  const waits = options.method ? [] : [...READ_AGAIN];
+  for (;;) {
+    try {
+      return await fetch(path, { ...options, headers: { Authorization: `Bearer ${token}` } });
+    } catch (failure) {
+      if (!waits.length || options.signal?.aborted) throw failure;
+    }
+    await new Promise((resolve) => { setTimeout(resolve, waits.shift()); });
+  }
+}
+
 async function ask(path, options = {}) {
   let answer;
   try {
-    answer = await fetch(path, { ...options, headers: { Authorization: `Bearer ${token}` } });
+    answer = await fetched(path, options);
   } catch {
     const hint = byToken ? "is the connection to the cluster up?" : "does `kubectl garboard dashboard` still run?";
     throw new Refused({ message: `the dashboard does not answer: ${hint}`, reason: "", code: 0 });

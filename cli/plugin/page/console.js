@@ -7,8 +7,10 @@ import { Session } from "./session.js";
 const SCROLLBACK_LINES = 5000;
 /** Of a terminal (RIS). It comes after what is still to be drawn, which a call of `reset` would not. */
 const RESET = "\x1bc";
+/** So many bytes may wait to be drawn. Above 50 MB xterm.js discards what comes. */
+const MOST_WAITING = 16 << 20;
 
-function view(place, one) {
+function view(place, one, pause) {
   const terminal = new Terminal({
     cursorBlink: false, scrollback: SCROLLBACK_LINES, fontFamily: "ui-monospace, 'DejaVu Sans Mono', monospace", fontSize: 14,
     screenReaderMode: readsScreens(), convertEol: false,
@@ -25,6 +27,17 @@ function view(place, one) {
   let socket;
   // The place behind what was shown: the epoch is not known before anything was, and of a controller that says nothing of places.
   let epoch, offset = 0, isShown = false;
+  // Bytes that wait to be drawn, and who waits until none does.
+  let waiting = 0, whenDrawn;
+  const draw = (bytes) => {
+    waiting += bytes.length;
+    terminal.write(bytes, () => {
+      waiting -= bytes.length;
+      if (waiting) return;
+      whenDrawn?.();
+      whenDrawn = undefined;
+    });
+  };
   const begin = ({ position, resumed, missed }) => {
     // What follows was shown before, in part.
     if (isShown && !resumed) terminal.write(RESET);
@@ -45,7 +58,6 @@ function view(place, one) {
       socket = opened;
       let isBegun = false;
       opened.addEventListener("position", ({ detail }) => { isBegun = true; begin(detail); });
-      // What the guest prints faster than it can be drawn is held back here, by a limit of xterm.js itself.
       opened.addEventListener("message", ({ data }) => {
         if (!isBegun) {
           isBegun = true;
@@ -53,8 +65,10 @@ function view(place, one) {
           if (isShown) terminal.write(RESET);
         }
         isShown = true;
+        draw(new Uint8Array(data));
         offset += data.byteLength;
-        terminal.write(new Uint8Array(data));
+        // A socket of a browser holds nobody back: it is closed, and what follows is asked for when this is drawn.
+        if (waiting > MOST_WAITING) pause(new Promise((resolve) => { whenDrawn = resolve; }));
       });
     },
     parameter: () => `position=${epoch === undefined ? "new" : `${epoch}.${offset}`}`,

@@ -76,9 +76,14 @@ function listFailed(refusal) {
   return failed(refusal);
 }
 
-function look(namespace) {
+/** Where to look from now on, also when the page is loaded again: a namespace, or everywhere. */
+function choose(namespace) {
   scope = namespace;
   sessionStorage.setItem(SCOPE, namespace);
+}
+
+function look(namespace) {
+  choose(namespace);
   watch();
 }
 
@@ -161,12 +166,12 @@ function entered(found, isFirst = false) {
   onUnauthorized(out);
   about = found;
   // Another user may look elsewhere.
-  if (byToken && scopeOf !== (about.user ?? "")) scope = "";
+  if (byToken && scopeOf !== (about.user ?? "")) choose("");
   scopeOf = about.user ?? "";
   sessionStorage.setItem(SCOPE_OF, scopeOf);
   find("entrance").hidden = true;
   setText(find("who"), [about.user ?? "user unknown", about.context && `context ${about.context}`].filter(Boolean).join(", "));
-  leavable(() => { sessionStorage.removeItem(SCOPE); scope = ""; leave("You are signed out."); });
+  leavable(() => { choose(""); leave("You are signed out."); });
   table ??= new Table(streams);
   watch();
   show(isFirst);

@@ -27,8 +27,8 @@ export const closeCurrent = () => current?.close();
 export class Session {
   #one; #verb; #view; #socket; #timer; #tries = 0; #began = 0; #lost = 0; #closed; #over = false; #before = document.activeElement;
 
-  /** `make(place, one)` makes the view: `attach(socket)`, `detach()`, `focus()`, `tools`, `hint`, `dispose()`,
-   * and `parameter()`, where it goes on from a place. */
+  /** `make(place, one, pause)` makes the view: `attach(socket)`, `detach()`, `focus()`, `tools`, `hint`, `dispose()`,
+   * and `parameter()`, where it goes on from a place. `pause(promise)` lets the connection go until the promise is kept. */
   constructor(one, verb, title, make, closed) {
     [this.#one, this.#verb, this.#closed] = [one, verb, closed];
     const dialog = find("session");
@@ -41,7 +41,7 @@ export class Session {
     // Escape is the guest's, or nobody's.
     dialog.oncancel = (event) => event.preventDefault();
     dialog.showModal();
-    this.#view = make(find("session-place"), one);
+    this.#view = make(find("session-place"), one, this.#pause);
     find("session-tools").replaceChildren(...this.#view.tools.map(([label, act]) => button(label, () => { act(); this.#view.focus(); })));
     setText(find("session-hint"), `${this.#view.hint} Ctrl and ] leaves it for the buttons above.`);
     current = this;
@@ -55,6 +55,15 @@ export class Session {
     event.preventDefault();
     event.stopImmediatePropagation();
     find("session-close").focus();
+  };
+
+  #pause = async (drawn) => {
+    this.#drop();
+    this.#say("Waiting: the guest prints faster than this page draws. It goes on when all is drawn.");
+    await drawn;
+    if (this.#over || this.#socket) return;
+    this.#lost = Date.now();
+    this.#connect(false);
   };
 
   /** By the user's wish, with the focus, or again by itself. */

@@ -10,7 +10,7 @@ const LONGEST_WAIT = 30_000;
 const GOOD = 10_000;
 
 export class Watched {
-  #path; #query; #changed; #failed; #live; #stopped = false; #socket; #timer; #wait = FIRST_WAIT; #version = "";
+  #path; #query; #changed; #failed; #live; #end = new AbortController(); #socket; #timer; #wait = FIRST_WAIT; #version = "";
 
   /** Objects by `NAMESPACE/NAME`. */
   objects = new Map();
@@ -21,8 +21,11 @@ export class Watched {
     this.#list();
   }
 
+  get #stopped() { return this.#end.signal.aborted; }
+
+  /** A list that is under way, or waits to be asked again, is given up too: the page's next user may be another one. */
   stop() {
-    this.#stopped = true;
+    this.#end.abort();
     clearTimeout(this.#timer);
     this.#socket?.close();
   }
@@ -33,7 +36,8 @@ export class Watched {
       const found = new Map();
       let more = "";
       do {
-        const part = await get(`${this.#path}?limit=${PART}${this.#query}${more && `&continue=${encodeURIComponent(more)}`}`);
+        const query = `limit=${PART}${this.#query}${more && `&continue=${encodeURIComponent(more)}`}`;
+        const part = await get(`${this.#path}?${query}`, { signal: this.#end.signal });
         for (const each of part.items ?? []) found.set(key(each), each);
         [more, this.#version] = [part.metadata.continue ?? "", part.metadata.resourceVersion];
       } while (more && !this.#stopped);

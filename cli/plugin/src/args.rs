@@ -12,7 +12,8 @@ const HOW: &str = "
 It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD_KUBECTL names another kubectl.
 start, stop, restart, pause, unpause, reset, soft-reboot, freeze, unfreeze, console and vnc use subresources of KubeVirt, each with a
 right of its own (update virtualmachines/start, get virtualmachineinstances/console, ...), as the roles admin and edit have them.
-qmp and logs --part go through `kubectl exec` and need the right to create pods/exec; explain uses it where you have it, and
+qmp uses subresources.garboard.dev: virtualmachineinstances/qmp-read, with --allow-write qmp-write, with --allow-dangerous qmp-dangerous.
+logs --part goes through `kubectl exec` and needs the right to create pods/exec; explain uses it where you have it, and
 console --view where the subresource cannot be reached. dashboard uses the API as you may, and those subresources for what its buttons do. why, and logs without --part, only read. cluster install and uninstall need the rights of an administrator.";
 
 /// Starts, stops and looks into virtual machines on a Kubernetes cluster.
@@ -238,11 +239,13 @@ pub(crate) struct QmpArgs {
   kubectl garboard logs hello
   kubectl garboard logs hello -f --tail 20
   kubectl garboard logs hello --previous        # of a supervisor that was started again
-  kubectl garboard logs hello --part qmp | jq . # while the pod runs")]
+  kubectl garboard logs hello --part qmp | jq . # while the pod runs
+  kubectl garboard logs hello --last            # the record of the last run, when the pod is gone
+  kubectl get machinerun hello-1a2b3c4d -o json > run.json; kubectl garboard logs --record run.json --part serial")]
 pub(crate) struct LogsArgs {
     /// The VirtualMachine or VirtualMachineInstance.
-    #[arg(value_parser = parse_name)]
-    pub(crate) machine: String,
+    #[arg(value_parser = parse_name, required_unless_present = "record")]
+    pub(crate) machine: Option<String>,
     /// Go on with what is logged from now on.
     #[arg(short, long)]
     pub(crate) follow: bool,
@@ -255,6 +258,12 @@ pub(crate) struct LogsArgs {
     /// The log's own lines, one JSON object each.
     #[arg(long)]
     pub(crate) json: bool,
+    /// The record that the last run has left; it needs no pod.
+    #[arg(long, conflicts_with_all = ["follow", "tail", "previous", "json"])]
+    pub(crate) last: bool,
+    /// A record in a file, as `kubectl get machinerun -o json` writes it; asks no cluster.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::AnyPath, conflicts_with_all = ["machine", "last", "follow", "tail", "previous", "json"])]
+    pub(crate) record: Option<PathBuf>,
     /// What to show.
     #[arg(long, value_enum, default_value_t = LogPart::Events, conflicts_with_all = ["follow", "tail", "previous", "json"])]
     pub(crate) part: LogPart,
@@ -296,11 +305,21 @@ pub(crate) enum WhyOutput {
 #[command(after_help = "Examples:
   kubectl garboard explain hello
   kubectl garboard explain --shell hello > qemu.sh
-  kubectl garboard explain -f vm.yaml")]
+  kubectl garboard explain --format domain-xml hello
+  kubectl garboard explain -f vm.yaml
+  kubectl garboard explain --diff old.yaml new.yaml        # what the guest would see change
+  kubectl garboard explain --against-running hello         # the same from now to the next start
+  kubectl garboard explain --against-running hello -f new.yaml")]
 pub(crate) struct ExplainArgs {
     /// The VirtualMachine or VirtualMachineInstance.
-    #[arg(value_parser = parse_name, required_unless_present = "file", conflicts_with = "file")]
+    #[arg(value_parser = parse_name, required_unless_present_any = ["file", "diff", "against_running"], conflicts_with_all = ["file", "diff", "against_running"])]
     pub(crate) machine: Option<String>,
+    /// Show what a guest would see change from one manifest to another; each may be a plan that `explain -o json` wrote.
+    #[arg(long, num_args = 2, value_names = ["A", "B"], value_hint = clap::ValueHint::AnyPath, conflicts_with_all = ["file", "shell"])]
+    pub(crate) diff: Option<Vec<PathBuf>>,
+    /// Show what the guest of this machine would see change at its next start, by its present spec or that of -f.
+    #[arg(long, value_name = "MACHINE", value_parser = parse_name, conflicts_with_all = ["diff", "shell"])]
+    pub(crate) against_running: Option<String>,
     /// A manifest, as the cluster would take it (a dry run: nothing is stored).
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
@@ -310,6 +329,9 @@ pub(crate) struct ExplainArgs {
     /// Print only the command line, quoted for a shell.
     #[arg(long)]
     pub(crate) shell: bool,
+    /// Print the machine in another language.
+    #[arg(long, value_enum, conflicts_with_all = ["shell", "output", "diff", "against_running"])]
+    pub(crate) format: Option<PlanFormat>,
 }
 
 #[derive(Args, Debug)]

@@ -13,6 +13,7 @@ use clap::{Arg, Command, CommandFactory, FromArgMatches, ValueHint};
 use crate::args::{ClusterArgs, Plugin};
 use crate::exit;
 use crate::kubectl::Kubectl;
+use crate::look::{Look, is_name};
 use crate::output::outln;
 
 /// Cobra's `ShellCompDirectiveDefault`: where there are no candidates, the shell completes names of files.
@@ -66,6 +67,8 @@ enum Wanted {
     These(Vec<Candidate>),
     /// Machines or instances, but for those that are named already.
     Machines(Vec<String>),
+    /// Commands of QMP that this machine's QEMU has.
+    QmpCommands(String),
     /// Namespaces of the cluster.
     Namespaces,
     /// What the kubeconfig has under this key.
@@ -159,6 +162,7 @@ fn command_candidate(command: &Command) -> Candidate {
 fn value_of(option: &Arg) -> Wanted {
     match option.get_id().as_str() {
         "namespace" | "garboard_namespace" => Wanted::Namespaces,
+        "against_running" => Wanted::Machines(Vec::new()),
         "context" => Wanted::OfConfig("contexts"),
         "cluster_name" => Wanted::OfConfig("clusters"),
         "user" => Wanted::OfConfig("users"),
@@ -173,8 +177,13 @@ fn choices(option: &Arg) -> Vec<Candidate> {
     all.iter().map(|one| Candidate { text: one.get_name().to_owned(), about: about(one.get_help()) }).collect()
 }
 
-/// A machine where one more may be named.
+/// A machine where one more may be named, and after the machine a command of QMP.
 fn positional(command: &Command, named: Vec<String>) -> Wanted {
+    if command.get_name() == "qmp"
+        && let [machine] = named.as_slice()
+    {
+        return Wanted::QmpCommands(machine.clone());
+    }
     let mut positionals = command.get_positionals();
     match positionals.find(|one| matches!(one.get_id().as_str(), "machine" | "machines")) {
         Some(machines) if machines.get_id() == "machines" || named.is_empty() => Wanted::Machines(named),
@@ -191,6 +200,11 @@ fn candidates(wanted: Wanted, before: &[String]) -> Vec<Candidate> {
         Wanted::Machines(named) => {
             names(&kubectl(), MACHINES).into_iter().filter(|name| !named.contains(name)).collect()
         }
+        Wanted::QmpCommands(machine) if is_name(&machine) => {
+            let kubectl = kubectl();
+            crate::qmp::commands(&kubectl, &kubectl.looked_at(), &machine)
+        }
+        Wanted::QmpCommands(_) => Vec::new(),
         Wanted::Namespaces => names(&kubectl(), "namespaces"),
         Wanted::OfConfig(key) => of_config(&kubectl(), key),
     };
@@ -224,6 +238,21 @@ fn chosen(before: &[String]) -> Kubectl {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// With a kubectl that answers as an API server does which serves the schema.
+    #[cfg(unix)]
+    #[test]
+    fn commands_of_qmp_are_those_of_the_machines_own_qemu() {
+        let directory = tempfile::tempdir().unwrap();
+        let schema = r#"{"return": [{"name": "stop", "meta-type": "command", "arg-type": "0", "ret-type": "0"},
+            {"name": "STOP", "meta-type": "event", "arg-type": "0"}, {"name": "0", "meta-type": "object", "members": []}]}"#;
+        let path = "/apis/subresources.garboard.dev/v1/namespaces/tenant/virtualmachineinstances/hello/qmp-read/query-qmp-schema";
+        let script =
+            format!("case \"$*\" in \"get --raw {path}\") cat <<'END'\n{schema}\nEND\n;; *) echo '{{}}';; esac");
+        let kubectl = Kubectl::played(directory.path(), &script);
+        assert_eq!(crate::qmp::commands(&kubectl, "tenant", "hello"), ["stop"]);
+        assert_eq!(crate::qmp::commands(&kubectl, "tenant", "other"), Vec::<String>::new());
+    }
 
     fn at(line: &str, typed: &'static str) -> Place<'static> {
         let before: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -259,6 +288,7 @@ mod tests {
         assert_eq!(at("--context", "").wanted, Wanted::OfConfig("contexts"));
         assert_eq!(at("--kubeconfig", "").wanted, Wanted::Files);
         assert_eq!(at("explain -f", "").wanted, Wanted::Files);
+        assert_eq!(at("explain --against-running", "").wanted, Wanted::Machines(Vec::new()));
         assert_eq!(texts(at("why hello -o", "").wanted), ["text", "json", "facts"]);
         assert!(texts(at("logs hello --part", "").wanted).contains(&"qmp".to_owned()));
         assert_eq!(at("start --timeout", "").wanted, Wanted::These(Vec::new()), "a number");
@@ -270,6 +300,12 @@ mod tests {
         assert_eq!(at("console", "").wanted, machines(&[]));
         assert_eq!(at("-n tenant restart hello", "").wanted, machines(&["hello"]));
         assert_eq!(at("console hello", "").wanted, Wanted::These(Vec::new()), "one console, one machine");
+        assert_eq!(at("-n tenant qmp", "").wanted, machines(&[]));
+        assert_eq!(
+            at("qmp --allow-write hello", "st"),
+            Place { wanted: Wanted::QmpCommands("hello".into()), begun: "st" }
+        );
+        assert_eq!(at("qmp hello stop", "").wanted, Wanted::These(Vec::new()), "its arguments");
         assert_eq!(at("start --no-wait", "").wanted, machines(&[]), "an option without a value");
     }
 }

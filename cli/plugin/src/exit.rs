@@ -12,6 +12,8 @@ pub enum Of {
     Run,
     /// `why --exit-code`, here and on a bare host.
     Why,
+    /// `explain` where it compares, here and on a bare host.
+    Explain,
 }
 
 impl Of {
@@ -22,6 +24,7 @@ impl Of {
             Self::Every => None,
             Self::Run => Some("run without --detach"),
             Self::Why => Some("why --exit-code"),
+            Self::Explain => Some("explain --diff, --against-running"),
         }
     }
 
@@ -29,7 +32,7 @@ impl Of {
     #[must_use]
     pub const fn is_of_plugin(self) -> bool {
         match self {
-            Self::Every | Self::Why => true,
+            Self::Every | Self::Why | Self::Explain => true,
             Self::Run => false,
         }
     }
@@ -65,6 +68,7 @@ codes! {
     GUEST_FAILED = 5, Run, "the guest's run ended badly";
     UNHEALTHY = 6, Why, "something is wrong with the machine";
     WAITING = 7, Why, "the machine gets to where it is meant to be by itself";
+    CHANGED = 8, Explain, "its guest would find another machine";
 }
 
 /// The part of a help that lists the codes: of the command that runs machines on this host, or of the plugin.

@@ -130,7 +130,8 @@ impl Failure {
 }
 
 /// A text from afar as a part of a message: without control characters and the last full stop, bounded.
-pub(crate) fn bounded(text: &str) -> String {
+#[must_use]
+pub fn bounded(text: &str) -> String {
     const LONGEST: usize = 600;
     let text: String = text.trim().chars().filter(|one| !one.is_control()).take(LONGEST).collect();
     text.trim_end_matches('.').to_owned()

@@ -11,12 +11,14 @@ mod complete;
 pub mod console;
 mod console_session;
 mod dashboard;
+pub mod difference;
 pub mod exit;
 mod explain;
 mod failure;
 mod find;
 mod guest_action;
 mod kubectl;
+mod last_run;
 pub mod line;
 mod link;
 pub mod log_line;
@@ -42,10 +44,10 @@ pub mod yaml;
 pub use args::{Plugin, PluginArgs};
 #[cfg(unix)]
 pub use dashboard::page;
-pub use failure::Failure;
+pub use failure::{Failure, bounded};
 pub use find::nearest;
 pub use look::{Look, Question};
-pub use operate::args::ClusterCommandArgs;
+pub use operate::args::{ClusterCommandArgs, host_name};
 pub use operate::run as cluster;
 pub use why::of_machine as diagnose;
 pub use why::{Diagnosis, DiagnosisVerdict, Evidence, Finding, Health, screen as diagnosis_screen, seen};
@@ -55,7 +57,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{ConsoleArgs, PluginCommand, QmpArgs};
+use args::{ConsoleArgs, PluginCommand};
 use console::AttachmentEnd;
 use exit::exit_error;
 use guest_action::GuestAction;
@@ -147,7 +149,7 @@ pub fn run(args: &PluginArgs) -> anyhow::Result<u8> {
         PluginCommand::Unfreeze(args) => guest_action::run(&kubectl, args, GuestAction::Unfreeze),
         PluginCommand::Vnc(args) => vnc::run(&kubectl, args),
         PluginCommand::Console(args) => attach(&kubectl, args),
-        PluginCommand::Qmp(args) => qmp(&kubectl, args),
+        PluginCommand::Qmp(args) => qmp::run(&kubectl, &args.machine, &args.task),
         PluginCommand::Logs(args) => logs::run(&kubectl, args),
         PluginCommand::Why(args) => why::run(&kubectl, args),
         PluginCommand::Explain(args) => explain::run(&kubectl, args),
@@ -176,12 +178,6 @@ fn view(kubectl: &Kubectl, args: &ConsoleArgs) -> anyhow::Result<u8> {
     }
     console::report_end(left, &place.machine);
     Ok(exit::OK)
-}
-
-fn qmp(kubectl: &Kubectl, args: &QmpArgs) -> anyhow::Result<u8> {
-    let place = find::place(kubectl, &args.machine)?;
-    let Link { line, exec } = Link::open(kubectl, &place)?;
-    exec.close(qmp::run_session(line, &args.task, qmp::history_of_caller()))
 }
 
 #[cfg(test)]

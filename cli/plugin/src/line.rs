@@ -118,7 +118,8 @@ pub fn streaming(reply: ControlReply, machine: &str) -> anyhow::Result<()> {
         | ControlReply::Session
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
-        | ControlReply::Guest(_)) => {
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_)) => {
             anyhow::bail!("unexpected answer {other:?}")
         }
     }
@@ -156,7 +157,8 @@ pub fn outcome(reply: ControlReply, machine: &str) -> anyhow::Result<Outcome> {
         | ControlReply::Resumed(_)
         | ControlReply::Status(_)
         | ControlReply::Healthy
-        | ControlReply::Guest(_) => Ok(Outcome::Queued),
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_) => Ok(Outcome::Queued),
         ControlReply::AlreadySo => Ok(Outcome::AlreadySo),
         ControlReply::Denied { reason } => Err(exit_error(REFUSED, format!("{machine}: {reason}"))),
     }

@@ -8,24 +8,31 @@ use garboard_protocol::paths;
 use garboard_protocol::pod::LAUNCHER_PROGRAM;
 
 use crate::args::LogsArgs;
-use crate::exit::{self, ExitError, NOT_FOUND, exit_error};
+use crate::exit::{self, BAD_INPUT, ExitError, NOT_FOUND, exit_error};
 use crate::failure::Failure;
 use crate::find::{self, CONTAINER, Machine, Place};
 use crate::kubectl::{Kubectl, failed};
+use crate::last_run;
 use crate::options::LogPart;
-use crate::output::{self, Reader};
+use crate::output::{self, Reader, note};
 
 /// `kubectl garboard logs MACHINE`.
 pub(crate) fn run(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
+    let machine = match (&args.record, &args.machine) {
+        (Some(file), _) => return last_run::of_file(file, args.part),
+        (None, Some(machine)) if args.last => return last_run::of_machine(kubectl, machine, args.part),
+        (None, Some(machine)) => machine,
+        (None, None) => return Err(exit_error(BAD_INPUT, "name a machine")),
+    };
     let name = match args.part {
-        LogPart::Events => return print_supervisor_log(kubectl, args),
+        LogPart::Events => return print_supervisor_log(kubectl, machine, args),
         LogPart::Argv | LogPart::Plan => paths::PLAN.to_owned(),
         LogPart::Qmp => paths::TRANSCRIPT.to_owned(),
         LogPart::Qemu => paths::QEMU_LOG.to_owned(),
         LogPart::Serial => paths::serial_log(0),
         LogPart::Exit => paths::EXIT.to_owned(),
     };
-    let bytes = shown(kubectl, &find::place(kubectl, &args.machine)?, &name).map_err(failed)?;
+    let bytes = shown(kubectl, &find::place(kubectl, machine)?, &name).map_err(failed)?;
     let text = if args.part == LogPart::Argv { crate::log_line::argv_of(&bytes)? } else { bytes };
     output::write_foreign(&text)?;
     Ok(exit::OK)
@@ -37,10 +44,17 @@ pub(crate) fn shown(kubectl: &Kubectl, place: &Place, file: &str) -> Result<Vec<
     kubectl.within(&place.namespace).run(&launcher)
 }
 
-fn print_supervisor_log(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
-    let name = &args.machine;
+fn print_supervisor_log(kubectl: &Kubectl, name: &str, args: &LogsArgs) -> anyhow::Result<u8> {
     let machine = find::machine(kubectl, name).map_err(failed)?;
-    let Some(pod) = machine.pods.first() else { return Err(no_pod(kubectl, &machine, name)) };
+    let Some(pod) = machine.pods.first() else {
+        return match last_run::newest(kubectl, name) {
+            Some(run) => {
+                note!("garboard: {name} has no pod; this is the record of its last run");
+                last_run::show(&run, args.part)
+            }
+            None => Err(no_pod(kubectl, &machine, name)),
+        };
+    };
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     let pod = pod.metadata.name.clone().unwrap_or_default();
     let mut arguments = vec!["logs", pod.as_str(), "-c", CONTAINER];

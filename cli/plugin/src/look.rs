@@ -8,6 +8,8 @@ use crate::find::LAUNCHER;
 use crate::kubectl::Kubectl;
 use crate::operate::{AGENT_SELECTOR, CONTROLLER, MACHINES};
 
+/// Records of runs, as kubectl names the kind.
+const RUNS: &str = "machineruns.garboard.dev";
 /// The longest name of Kubernetes, bytes.
 const LONGEST_NAME: usize = 253;
 /// Claims that are asked for by their names: those of the machine with most volumes.
@@ -28,6 +30,8 @@ pub enum Question<'a> {
     DataVolumes(&'a [String]),
     /// Events about an object of this name.
     EventsOf(&'a str),
+    /// Records of runs of a machine of this name.
+    RunsOf(&'a str),
     /// All nodes.
     Nodes,
     /// The KubeVirt objects of all namespaces.
@@ -66,6 +70,7 @@ impl Look for Kubectl {
             Question::Claims(names) => named("pvc", names),
             Question::DataVolumes(names) => named("datavolumes.cdi.kubevirt.io", names),
             Question::EventsOf(name) => self.get(&["events", &format!("--field-selector=involvedObject.name={name}")]),
+            Question::RunsOf(name) => self.get(&[RUNS, &format!("--field-selector=spec.machine={name}")]),
             Question::Nodes => self.get(&["nodes"]),
             Question::KubeVirts => self.get(&["kubevirts.kubevirt.io", "-A"]),
             Question::Controller => self.within_garboard().get(&["deployment", CONTROLLER]),
@@ -103,7 +108,12 @@ impl Question<'_> {
             Self::EventsOf(name) if is_name(name) => {
                 vec![format!("/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.name%3D{name}")]
             }
-            Self::Machine(_) | Self::EventsOf(_) => Vec::new(),
+            Self::RunsOf(name) if is_name(name) => {
+                vec![format!(
+                    "/apis/garboard.dev/v1/namespaces/{namespace}/machineruns?fieldSelector=spec.machine%3D{name}"
+                )]
+            }
+            Self::Machine(_) | Self::EventsOf(_) | Self::RunsOf(_) => Vec::new(),
             Self::Machines => ["virtualmachines", "virtualmachineinstances"].map(machines).to_vec(),
             Self::LauncherPods => vec![pods(namespace, LAUNCHER)],
             Self::Claims(names) => named(&format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims"), names),
@@ -153,6 +163,8 @@ mod tests {
         );
         let events = "/api/v1/namespaces/tenant/events?fieldSelector=involvedObject.name%3Dweb";
         assert_eq!(paths(Question::EventsOf("web")), [events]);
+        let runs = "/apis/garboard.dev/v1/namespaces/tenant/machineruns?fieldSelector=spec.machine%3Dweb";
+        assert_eq!(paths(Question::RunsOf("web")), [runs]);
     }
 
     #[test]
@@ -162,6 +174,7 @@ mod tests {
         assert_eq!(paths(Question::DataVolumes(&names)), Vec::<String>::new());
         for name in &names {
             assert!(paths(Question::Machine(name)).is_empty() && paths(Question::EventsOf(name)).is_empty(), "{name}");
+            assert!(paths(Question::RunsOf(name)).is_empty(), "{name}");
         }
         let many: Vec<String> = (0..1000).map(|number| format!("claim-{number}")).collect();
         assert_eq!(paths(Question::Claims(&many)).len(), MOST_CLAIMS);

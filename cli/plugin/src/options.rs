@@ -13,6 +13,13 @@ pub enum Output {
     Yaml,
 }
 
+/// In another language than QEMU's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlanFormat {
+    /// libvirt's domain XML, for tools that read it; Garboard itself takes none.
+    DomainXml,
+}
+
 /// How a list is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ListOutput {

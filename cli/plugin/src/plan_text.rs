@@ -1,5 +1,6 @@
 //! A plan as `explain` prints it, for a machine of this host or of a cluster.
 
+use garboard_domain_xml::{DomainContext, domain_xml};
 use garboard_plan::LaunchPlan;
 
 use crate::options::Output;
@@ -11,6 +12,11 @@ pub fn show(plan: &LaunchPlan, host: &str, shell: bool, output: Output) -> anyho
         return outln!("{}", shell_line(&plan.argv));
     }
     output.show(plan, || out!("# Planned for {host}\n\n{}", text(plan)?))
+}
+
+/// Prints a plan as the domain of a machine that does not run; `sockets` is the absolute path of its supervisor's directory.
+pub fn show_domain(plan: &LaunchPlan, sockets: &str) -> anyhow::Result<()> {
+    out!("{}", domain_xml(plan, DomainContext { sockets, id: None }))
 }
 
 /// One line a POSIX shell takes apart into exactly these arguments.

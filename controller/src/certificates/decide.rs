@@ -79,9 +79,7 @@ pub fn decide(chain: &Chain, lives: Lifetimes, published: bool, now: Timestamp) 
     let (alive, ended): (Vec<_>, Vec<_>) = chain.authorities.iter().partition(|authority| authority.to > now);
     let newest = alive.first();
     let authority = newest.is_none_or(|newest| until_due(newest, lives.authority, now).is_zero());
-    // The oldest is known everywhere; the newest is, once it was published for a while.
-    let ready = alive.iter().find(|each| published && age(each.from, now) >= PROPAGATION);
-    let signer = ready.or(alive.last()).map(|signer| signer.subject.clone());
+    let signer = signer(chain, published, now).map(|signer| signer.subject.clone());
     let is_due = chain.serving.as_ref().is_none_or(|serving| {
         let is_known = alive.iter().any(|authority| authority.subject == serving.issuer);
         !is_known || until_due(serving, lives.serving, now).is_zero()
@@ -98,23 +96,32 @@ pub fn decide(chain: &Chain, lives: Lifetimes, published: bool, now: Timestamp) 
     Decision { drop: ended.iter().map(|each| each.subject.clone()).collect(), authority, serving, rest }
 }
 
+/// Who signs what is issued now: the newest authority that was published for a while. Until one was, the oldest, which is known everywhere
+/// if any is.
+fn signer(chain: &Chain, published: bool, now: Timestamp) -> Option<&CertifiedKey> {
+    let mut alive = chain.authorities.iter().filter(|authority| authority.to > now);
+    let ready = alive.clone().find(|each| published && age(each.from, now) >= PROPAGATION);
+    ready.or_else(|| alive.next_back())
+}
+
 /// What is to be done with a certificate beside that of the webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beside {
-    /// The authority (by subject) that is to sign it again, if it is due: that of the webhooks' certificate, which is published.
+    /// The authority (by subject) that is to sign it again, if it is due: the one that would sign the webhooks' certificate now. The one that
+    /// has signed that may end soon, and what it signs ends with it.
     pub signer: Option<String>,
     /// When to look again.
     pub rest: Duration,
 }
 
-/// Decides that, where `shown` is what there is.
+/// Decides that, where `shown` is what there is. `published` as for [`decide`].
 #[must_use]
-pub fn beside(chain: &Chain, shown: Option<&CertifiedKey>, life: Lifetime, now: Timestamp) -> Beside {
-    let alive =
-        |each: &CertifiedKey| each.to > now && chain.authorities.iter().any(|known| known.subject == each.issuer);
-    let rest = shown.filter(|shown| alive(shown)).map(|shown| until_due(shown, life, now)).unwrap_or_default();
+pub fn beside(chain: &Chain, shown: Option<&CertifiedKey>, life: Lifetime, published: bool, now: Timestamp) -> Beside {
+    let known = shown.filter(|shown| chain.authority(&shown.issuer).is_some());
+    let rest = known.map(|shown| until_due(shown, life, now)).unwrap_or_default();
     if rest.is_zero() {
-        return Beside { signer: chain.serving.as_ref().map(|serving| serving.issuer.clone()), rest: PROPAGATION };
+        let signer = signer(chain, published, now).map(|signer| signer.subject.clone());
+        return Beside { signer, rest: PROPAGATION };
     }
     Beside { signer: None, rest: rest.clamp(Duration::from_secs(1), LONGEST_REST) }
 }
@@ -204,17 +211,23 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_beside_it_is_signed_by_the_authority_of_the_webhooks_one() {
+    fn a_certificate_beside_it_is_signed_by_the_newest_authority_that_is_known() {
         let authorities = vec![pair("b", "b", 800, 1800), pair("a", "a", 0, 1000)];
-        let chain = Chain { authorities, serving: Some(pair("s", "a", 805, 905)), paths: None };
-        let signer = |shown: Option<&CertifiedKey>, now| beside(&chain, shown, LIVES.serving, at(now)).signer;
-        assert_eq!(signer(None, 806).as_deref(), Some("a"), "the new one is not known everywhere");
+        // That of the webhooks is the older one's still, which ends soon.
+        let chain = Chain { authorities, serving: Some(pair("s", "a", 795, 895)), paths: None };
+        let signer = |shown: Option<&CertifiedKey>, published, now| {
+            beside(&chain, shown, LIVES.serving, published, at(now)).signer
+        };
+        assert_eq!(signer(None, true, 806).as_deref(), Some("a"), "the new one is not known everywhere");
+        assert_eq!(signer(None, false, 890).as_deref(), Some("a"), "nor is it published");
+        assert_eq!(signer(None, true, 890).as_deref(), Some("b"), "the older one would end it at 1000");
         let fresh = pair("d", "a", 805, 905);
-        let decision = beside(&chain, Some(&fresh), LIVES.serving, at(815));
+        let decision = beside(&chain, Some(&fresh), LIVES.serving, true, at(815));
         assert_eq!(decision, Beside { signer: None, rest: Duration::from_secs(70) });
-        assert_eq!(signer(Some(&fresh), 885).as_deref(), Some("a"));
-        assert_eq!(signer(Some(&pair("d", "c", 805, 905)), 815).as_deref(), Some("a"), "of an authority that is none");
-        assert_eq!(beside(&Chain::default(), None, LIVES.serving, at(0)).signer, None);
+        assert_eq!(signer(Some(&fresh), true, 885).as_deref(), Some("b"));
+        let of_none = pair("d", "c", 805, 905);
+        assert_eq!(signer(Some(&of_none), true, 815).as_deref(), Some("a"), "of an authority that is none");
+        assert_eq!(beside(&Chain::default(), None, LIVES.serving, true, at(0)).signer, None);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use garboard_cluster::names::AUTHORITIES;
 use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
-use kube::api::PostParams;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
@@ -18,17 +18,22 @@ use serde::de::DeserializeOwned;
 
 use super::dashboard;
 use super::decide::{Decision, Lifetimes, PROPAGATION, decide};
+use super::definitions::DEFINITIONS;
 use super::publish::Published;
-use super::{CertificateError, Chain, make};
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, WatchPause, while_trying};
+use super::{CertificateError, Chain, make, names_of};
+use crate::context::{Context, ReconcileError, WatchPause, made_by_us, while_trying};
 
 /// The Secret of the certificates, and the Service of the webhooks.
 pub const SECRET: &str = "garboard-webhook";
 /// Both webhook configurations.
 pub const WEBHOOKS: &str = "garboard";
 /// The APIServices of the subresource API.
-pub const API_SERVICES: [&str; 3] =
-    ["v1.subresources.kubevirt.io", "v1alpha3.subresources.kubevirt.io", "v1alpha2.subresources.kubevirt.io"];
+pub const API_SERVICES: [&str; 4] = [
+    "v1.subresources.kubevirt.io",
+    "v1alpha3.subresources.kubevirt.io",
+    "v1alpha2.subresources.kubevirt.io",
+    "v1.subresources.garboard.dev",
+];
 /// How long after a failure it is tried again.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -63,7 +68,7 @@ pub async fn run(context: Context) {
     }
 }
 
-/// An item for every change of the Secret, of a webhook configuration or of an APIService, our own among them.
+/// An item for every change of a Secret of certificates, of a webhook configuration, an APIService or a definition, our own among them.
 fn changes(context: &Context) -> impl Stream<Item = ()> + use<> {
     let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(context.client.clone(), &context.namespace);
     let mutating: Api<PartialObjectMeta<MutatingWebhookConfiguration>> = Api::all(context.client.clone());
@@ -77,7 +82,12 @@ fn changes(context: &Context) -> impl Stream<Item = ()> + use<> {
     let maps: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(context.client.clone(), &context.namespace);
     let of_dashboard = changes_of(secrets.clone(), dashboard::SECRET);
     let ours = select(select(changes_of(secrets, SECRET), of_dashboard), changes_of(maps, AUTHORITIES));
-    select(ours, select(webhooks, services))
+    let definitions = |name: &&str| {
+        let definitions: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(context.client.clone());
+        changes_of(definitions, name).boxed()
+    };
+    let definitions = select_all(DEFINITIONS.iter().map(definitions));
+    select(select(ours, definitions), select(webhooks, services))
 }
 
 fn changes_of<K>(objects: Api<K>, name: &str) -> impl Stream<Item = ()> + use<K>
@@ -90,7 +100,7 @@ where
             Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone) => Some(()),
             Ok(Event::Init | Event::InitApply(_)) => None,
             Err(error) => {
-                tracing::warn!(%error, "watch of the webhooks' certificates failed");
+                tracing::warn!(%error, "watch of the certificates failed");
                 None
             }
         }
@@ -105,13 +115,14 @@ async fn step(context: &Context) -> Result<Duration, KeepError> {
     let lives = Lifetimes::of(context.settings.borrow().certificates());
     let now = jiff::Timestamp::now();
     let published = Published::read(&context.client, &context.namespace).await?;
-    let decision = decide(&chain, lives, published.is_of(&chain), now);
-    let after = make::carry_out(&chain, &decision, lives, &names(&context.namespace), now)?;
+    let is_published = published.is_of(&chain, &context.namespace);
+    let decision = decide(&chain, lives, is_published, now);
+    let after = make::carry_out(&chain, &decision, lives, &names_of(SECRET, &context.namespace), now)?;
     if after != chain {
         store(&secrets, secret, &after, &decision).await?;
     }
     published.write(&context.client, &context.namespace, &after).await?;
-    let rest = dashboard::keep(context, &after, lives.serving, now).await.unwrap_or_else(|error| {
+    let rest = dashboard::keep(context, &after, lives.serving, is_published, now).await.unwrap_or_else(|error| {
         // That of the webhooks does not wait for it.
         tracing::warn!(error = %ErrorChain(&error), "the dashboard's certificate could not be renewed; tried again");
         Some(PROPAGATION)
@@ -128,31 +139,28 @@ fn read(secret: &Secret) -> Chain {
     })
 }
 
-/// The names under which an API server asks.
-fn names(namespace: &str) -> Vec<String> {
-    vec![format!("{SECRET}.{namespace}.svc"), format!("{SECRET}.{namespace}.svc.cluster.local")]
-}
-
 async fn store(
     secrets: &Api<Secret>,
     mut secret: Secret,
     chain: &Chain,
     decision: &Decision,
 ) -> Result<(), ReconcileError> {
-    // With the resource version of what was read: the first writer wins.
     secret.data = Some(chain.write());
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    match secrets.replace(SECRET, &params, &secret).await {
-        Ok(_) => {
-            tracing::info!(
-                authority = decision.authority,
-                serving = decision.serving.is_some(),
-                ended = ?decision.drop,
-                "the webhooks' certificates were renewed"
-            );
-            Ok(())
-        }
+    replace(secrets, SECRET, &secret).await?;
+    tracing::info!(
+        authority = decision.authority,
+        serving = decision.serving.is_some(),
+        ended = ?decision.drop,
+        "the webhooks' certificates were renewed"
+    );
+    Ok(())
+}
+
+/// With the resource version of what was read: the first writer wins.
+pub(super) async fn replace(secrets: &Api<Secret>, name: &str, secret: &Secret) -> Result<(), ReconcileError> {
+    match secrets.replace(name, &made_by_us(), secret).await {
+        Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),
-        Err(error) => Err(while_trying("store the webhooks' certificates")(error)),
+        Err(error) => Err(while_trying("store certificates in their Secret")(error)),
     }
 }

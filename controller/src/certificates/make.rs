@@ -12,6 +12,9 @@ use super::decide::{CLOCK_SKEW, Decision, Lifetimes};
 use super::{CertificateError, CertifiedKey, Chain, field, pair};
 use crate::webhook::paths::Paths;
 
+/// How the common names of our authorities begin, those of earlier versions too.
+pub(super) const AUTHORITY: &str = "garboard-webhook-authority-";
+
 /// The chain after a decision was carried out. `names` are those of the webhooks' Service.
 pub(super) fn carry_out(
     chain: &Chain,
@@ -27,8 +30,8 @@ pub(super) fn carry_out(
         after.authorities.insert(0, authority(lives.authority.whole, now)?);
     }
     let Some(signer) = &decision.serving else { return Ok(after) };
-    let by_name = |name: &String| after.authorities.iter().find(|authority| &authority.subject == name);
-    if let Some(signer) = signer.as_ref().and_then(by_name).or(after.authorities.first()) {
+    let known = signer.as_ref().and_then(|subject| after.authority(subject));
+    if let Some(signer) = known.or(after.authorities.first()) {
         after.serving = Some(serving("garboard-webhook", signer, lives.serving.whole, names, now)?);
     }
     Ok(after)
@@ -37,7 +40,7 @@ pub(super) fn carry_out(
 fn authority(life: Duration, now: Timestamp) -> Result<CertifiedKey, CertificateError> {
     let mut wanted = CertificateParams::default();
     // The name has the time: a certificate names by it the authority that signed it.
-    wanted.distinguished_name = named(&format!("garboard-webhook-authority-{}", now.as_millisecond()));
+    wanted.distinguished_name = named(&format!("{AUTHORITY}{}", now.as_millisecond()));
     wanted.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     wanted.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     lasting(&mut wanted, now, now.checked_add(life)?)?;

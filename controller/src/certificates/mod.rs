@@ -5,7 +5,7 @@
 //!        │                           and the random segments of the webhooks' paths
 //!        │ watched by every replica ──► TLS and paths of the webhook server
 //!        ├ authorities' certificates, paths ──► both webhook configurations
-//!        ├ authorities' certificates ──► APIServices of subresources.kubevirt.io
+//!        ├ authorities' certificates ──► APIServices of subresources.kubevirt.io and subresources.garboard.dev
 //!        └ authorities' certificates ──► ConfigMap garboard-authorities, for node agents
 //!
 //!   Secret garboard-dashboard  what the dashboard shows to browsers, if it is installed; signed by an authority of the first
@@ -16,6 +16,7 @@
 
 mod dashboard;
 pub mod decide;
+mod definitions;
 mod keep;
 mod make;
 mod publish;
@@ -130,11 +131,21 @@ impl Chain {
         data.chain(self.paths.iter().flat_map(Paths::write)).collect()
     }
 
+    /// The authority of that subject.
+    fn authority(&self, subject: &str) -> Option<&CertifiedKey> {
+        self.authorities.iter().find(|authority| authority.subject == subject)
+    }
+
     /// What an API server is to trust: the certificates of all authorities, PEM.
     #[must_use]
     pub fn bundle(&self) -> String {
         self.authorities.iter().map(|pair| pair.certificate.as_str()).collect()
     }
+}
+
+/// The names by which a Service is asked in its cluster.
+fn names_of(service: &str, namespace: &str) -> [String; 2] {
+    [format!("{service}.{namespace}.svc"), format!("{service}.{namespace}.svc.cluster.local")]
 }
 
 /// A text of several PEM documents, cut into them.

@@ -12,6 +12,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::Chain;
+use super::definitions::{self, Definition};
 use super::keep::{API_SERVICES, WEBHOOKS};
 use crate::context::{FIELD_MANAGER, ReconcileError, while_trying};
 use crate::webhook::paths::Webhook;
@@ -27,6 +28,8 @@ pub(super) struct Published {
     services: Vec<APIService>,
     /// The ConfigMap for node agents, if it is there.
     authorities: Option<ConfigMap>,
+    /// Definitions with a version that is converted.
+    definitions: Vec<Definition>,
 }
 
 impl Published {
@@ -47,6 +50,7 @@ impl Published {
             mutating: mutating.get(WEBHOOKS).await.map_err(trying())?,
             validating: validating.get(WEBHOOKS).await.map_err(trying())?,
             services,
+            definitions: definitions::read(client).await?,
             authorities: config_maps(client, namespace)
                 .get_opt(AUTHORITIES)
                 .await
@@ -55,8 +59,11 @@ impl Published {
     }
 
     /// Whether all of them trust exactly the authorities of the chain.
-    pub(super) fn is_of(&self, chain: &Chain) -> bool {
+    pub(super) fn is_of(&self, chain: &Chain, namespace: &str) -> bool {
         let bundle = bundle(chain);
+        if self.definitions.iter().any(|definition| definitions::patch(definition, chain, namespace).is_some()) {
+            return false;
+        }
         let mutating = self.mutating.webhooks.iter().flatten().map(|webhook| webhook.client_config.ca_bundle.as_ref());
         let validating =
             self.validating.webhooks.iter().flatten().map(|webhook| webhook.client_config.ca_bundle.as_ref());
@@ -73,6 +80,8 @@ impl Published {
     /// The API server refuses, or cannot be asked.
     pub(super) async fn write(&self, client: &Client, namespace: &str, chain: &Chain) -> Result<(), ReconcileError> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
+        // Before admission: what is written in an older version is judged once it can be converted.
+        definitions::write(client, &self.definitions, chain, namespace).await?;
         let trying = || while_trying("publish the webhooks' authorities and paths");
         let entries = self.mutating.webhooks.iter().flatten();
         let entries = entries.map(|webhook| (webhook.name.as_str(), &webhook.client_config, Webhook::Mutate));
@@ -114,7 +123,7 @@ fn has_authorities(map: &ConfigMap, chain: &Chain) -> bool {
     map.data.as_ref().and_then(|data| data.get(AUTHORITIES_KEY)) == Some(&chain.bundle())
 }
 
-fn bundle(chain: &Chain) -> ByteString {
+pub(super) fn bundle(chain: &Chain) -> ByteString {
     ByteString(chain.bundle().into_bytes())
 }
 

@@ -22,7 +22,7 @@ use crate::vmi::history::Place;
 
 /// How long a change is tried, with all that is waited for. A request of the subresource API may take a little longer, and a
 /// supervisor remembers it for more than twice this.
-const WITHIN: Duration = Duration::from_secs(22);
+pub(crate) const WITHIN: Duration = Duration::from_secs(22);
 const _: () = assert!(WITHIN.as_secs() < REPEATED_WITHIN_SECONDS);
 /// How long the status may take: a supervisor has it at hand.
 const STATUS_WITHIN: Duration = Duration::from_secs(3);
@@ -99,6 +99,7 @@ impl<'a> NumberedChange<'a> {
             | ControlReply::Resumed(_)
             | ControlReply::Healthy
             | ControlReply::Guest(_)
+            | ControlReply::Statistics(_)
             | ControlReply::Denied { .. } => Err(ControlError::NoStatus),
         }
     }

@@ -122,11 +122,13 @@ pub(super) const fn answer_within(request: &ControlRequest) -> Duration {
         ControlRequest::Status
         | ControlRequest::Watch
         | ControlRequest::Stop { .. }
+        | ControlRequest::Prolong { .. }
         | ControlRequest::Pause
         | ControlRequest::Unpause
         | ControlRequest::Reset
         | ControlRequest::SoftReboot
         | ControlRequest::Guest { .. }
+        | ControlRequest::Statistics
         | ControlRequest::Console { .. }
         | ControlRequest::Vnc { .. }
         | ControlRequest::UsbRedir

@@ -181,6 +181,13 @@ fn grace_seconds(vmi: &VirtualMachineInstance) -> i64 {
     of_guest.saturating_add(EXTRA_GRACE_SECONDS).max(0)
 }
 
+/// How long the pod of an instance has from the order to go, seconds, if its guest was given more time since the pod was made.
+#[must_use]
+pub fn prolonged_grace_seconds(vmi: &VirtualMachineInstance, pod: &Pod) -> Option<i64> {
+    let own = pod.spec.as_ref()?.termination_grace_period_seconds?;
+    Some(grace_seconds(vmi)).filter(|seconds| *seconds > own)
+}
+
 /// Makes the pod.
 ///
 /// # Errors

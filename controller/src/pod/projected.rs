@@ -28,6 +28,8 @@ pub(super) fn of(volume: &VmiVolume) -> Option<Volume> {
         VolumeSource::Sysprep(source) => sysprep(source)?,
         VolumeSource::CloudInitNoCloud(source) => secret_named(&source.secret_ref.as_ref()?.name),
         VolumeSource::CloudInitConfigDrive(source) => secret_named(&source.secret_ref.as_ref()?.name),
+        // CHAP's user and password.
+        VolumeSource::Iscsi(source) => secret_named(&source.secret_ref.as_ref()?.name),
         VolumeSource::ServiceAccount(_) => service_account(),
         VolumeSource::DownwardApi(source) => downward(source),
         VolumeSource::ContainerDisk(_)

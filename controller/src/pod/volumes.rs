@@ -104,6 +104,7 @@ fn of_volume(input: &PodInput<'_>, index: usize, volume: &VmiVolume) -> Result<V
             | VolumeSource::ConfigMap(_)
             | VolumeSource::Secret(_)
             | VolumeSource::DownwardApi(_)
+            | VolumeSource::Iscsi(_)
             | VolumeSource::ServiceAccount(_)
             | VolumeSource::Sysprep(_),
         ) => projected::of(volume).map(|source| Contribution::directory(source, name, &path_of(name))),

@@ -27,7 +27,7 @@ pub(super) async fn record(
 ) -> Result<(), ReconcileError> {
     let made = make(&context.client, pool).await;
     // A refusal may be that of a quota, and then those of before are what uses it up.
-    if made.as_ref().err().is_none_or(ReconcileError::is_refused) {
+    if made.as_ref().err().is_none_or(ReconcileError::is_refused_for_good) {
         drop_unnamed(&context.client, pool, named).await;
     }
     made

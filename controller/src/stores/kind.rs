@@ -216,7 +216,7 @@ impl Kind for Pods {
             ["metadata", "annotations"] => {
                 ![claims::ANNOTATION, WRITTEN_IMAGE].contains(&key) && !annotation::OF_DESCHEDULER.contains(&key)
             }
-            ["spec"] => !["nodeName", "containers", "initContainers"].contains(&key),
+            ["spec"] => !["nodeName", "containers", "initContainers", "terminationGracePeriodSeconds"].contains(&key),
             ["status"] => !OF_STATUS.contains(&key),
             _ => false,
         }

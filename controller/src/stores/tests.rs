@@ -86,7 +86,7 @@ fn of_a_pod_only_what_decisions_need_is_kept() {
         "spec": {"nodeName": "n", "containers": [{"name": "compute", "image": "launcher:1", "readinessProbe": {"exec": {}},
             "resources": {"limits": {"memory": "1Gi", "cpu": "1"}, "requests": {"memory": padding}}},
             {"name": "other", "image": padding}],
-            "volumes": [{"name": padding}]},
+            "terminationGracePeriodSeconds": 60, "volumes": [{"name": padding}]},
         "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}], "conditions": [{"type": "Ready", "status": "True"}],
             "hostIP": padding, "initContainerStatuses": [{"name": "launcher", "image": padding, "imageID": padding, "ready": true,
                 "restartCount": 0, "containerID": padding, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]},
@@ -95,7 +95,9 @@ fn of_a_pod_only_what_decisions_need_is_kept() {
     assert!(kept.raw().to_string().len() < 600, "{}", kept.raw());
     let pod = kept.read().unwrap();
     assert!(pod.metadata.annotations.unwrap().contains_key(claims));
-    let compute = &pod.spec.unwrap().containers[0];
+    let spec = pod.spec.unwrap();
+    assert_eq!(spec.termination_grace_period_seconds, Some(60), "a stop may ask for more");
+    let compute = &spec.containers[0];
     assert!(compute.readiness_probe.is_some());
     assert_eq!(compute.image.as_deref(), Some("launcher:1"), "an upgrade compares it");
     let limits = compute.resources.as_ref().unwrap().limits.as_ref().unwrap();

@@ -66,8 +66,15 @@ async fn admitted(serving: &Serving, call: &Call<'_>, mut request: Request, next
     span.record("audit_id", by.audit_id.as_deref());
     let (requests, until) = (&serving.requests, Instant::now() + TURN_WITHIN);
     let full = || Refusal::TooManyRequests;
+    let has_a_rate = call.route.action.is_more_than_a_look();
+    if has_a_rate {
+        serving.rates.of_user(&caller.user, Instant::now())?;
+    }
     let _of_user = requests.of_user(&caller.user, call.namespace, until).await.ok_or_else(full)?;
     may(serving, call, &caller).await?;
+    if has_a_rate {
+        serving.rates.of_namespace(call.namespace, Instant::now())?;
+    }
     let longest = longest_body(call.route.action);
     let _large = if longest > LONGEST_OPTIONS {
         let turns = requests.of_a_large_body(&caller.user, call.namespace, until).await;

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use garboard_subresources::options::{self, LONGEST_BODY, RestartOptions, StartOptions, StopOptions};
 use garboard_subresources::power::{self, Change, Machine, Part};
+use garboard_subresources::qmp::Command;
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::{Call, Endpoint, Method, endpoint};
 use garboard_subresources::routes::Action;
@@ -19,10 +20,11 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::Value;
 
 use super::server::Serving;
-use super::{evacuation, forward, guest, instance, not_here, refused, screenshot, stream};
+use super::{evacuation, forward, guest, instance, not_here, qmp, refused, screenshot, stream};
 use crate::context::FIELD_MANAGER;
 use crate::nodes::control::Requester;
 use crate::pod;
+use crate::sizes;
 
 /// The API server's answer to a JSON patch whose `test` fails (`k8s.io/apimachinery/pkg/api/errors`, status 422).
 const TEST_FAILED: &str = "the server rejected our request due to an error in our request";
@@ -51,12 +53,12 @@ pub(super) async fn answer(State(serving): State<Serving>, request: Request) -> 
     let document = match endpoint {
         Endpoint::Root => discovery::root(),
         Endpoint::Groups => discovery::groups(),
-        Endpoint::Group => discovery::group(),
-        Endpoint::Resources(version) => discovery::resources(version),
+        Endpoint::Group(group) => discovery::group(group),
+        Endpoint::Resources(group, version) => discovery::resources(group, version),
         Endpoint::Version => version::info(&serving.context.build()),
         Endpoint::OpenApi2 => open_api::v2(serving.context.version),
         Endpoint::OpenApi3 => open_api::v3(),
-        Endpoint::OpenApi3Of(version) => open_api::v3_of(version, serving.context.version),
+        Endpoint::OpenApi3Of(group, version) => open_api::v3_of(group, version, serving.context.version),
         Endpoint::Health => return serving.health.answer().await,
         Endpoint::Profiler(what) => return (StatusCode::FORBIDDEN, what.switched_off()).into_response(),
         Endpoint::Guestfs => return libguestfs(&serving),
@@ -76,7 +78,8 @@ fn libguestfs(serving: &Serving) -> Response {
 
 async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -> Result<Response, Refusal> {
     let by = head.extensions.get::<Requester>().cloned().unwrap_or_default();
-    let is_change_by_get = call.route.method == Method::Get && call.route.verb() != Method::Get.verb();
+    let is_power = matches!(call.route.action, Action::Start | Action::Stop);
+    let is_change_by_get = is_power && call.route.method == Method::Get;
     if is_change_by_get && head.uri.query().is_some_and(|query| !query.is_empty()) {
         let message = "a start or stop by GET has no parameters; its options are those of PUT in v1, in the body";
         return Err(Refusal::BadRequest(message.to_owned()));
@@ -85,39 +88,57 @@ async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -
         Action::Start => {
             let options: StartOptions = options::read(body)?;
             let dry_run = options::is_dry_run(options.dry_run.as_ref())?;
-            power(serving, call, dry_run, |machine| power::start(machine, &options)).await
+            power(serving, call, &by, dry_run, |machine| power::start(machine, &options)).await
         }
         Action::Stop => {
             let options: StopOptions = options::read(body)?;
             let dry_run = options::is_dry_run(options.dry_run.as_ref())?;
-            power(serving, call, dry_run, |machine| power::stop(machine, &options)).await
+            power(serving, call, &by, dry_run, |machine| power::stop(machine, &options)).await
         }
         Action::Restart => {
             let options: RestartOptions = options::read(body)?;
             let dry_run = options::is_dry_run(options.dry_run.as_ref())?;
-            power(serving, call, dry_run, |machine| power::restart(machine, &options)).await
+            power(serving, call, &by, dry_run, |machine| power::restart(machine, &options)).await
         }
         Action::ExpandSpec => {
             let vm = machine(serving, call).await?;
-            Ok(Json(expand::expanded(&vm, Refusal::Internal)?).into_response())
+            expanded(serving, vm, Refusal::Internal).await
         }
         Action::ExpandVmSpec => {
             let vm = expand::carried(call.namespace, body)?;
-            Ok(Json(expand::expanded(&vm, Refusal::BadRequest)?).into_response())
+            expanded(serving, vm, Refusal::BadRequest).await
         }
         Action::Ask(question) => instance::change(serving, call, &by, question, body).await,
         Action::Read(what) => guest::read(serving, call, &by, what).await,
         Action::Screenshot => screenshot::take(serving, call, &by, head.uri.query()).await,
         Action::Open(which) => stream::open(serving, call, &by, which, head).await,
+        Action::Qmp(level) => qmp::session(serving, call, &by, level, head).await,
+        Action::QmpCommand(level) => {
+            let command = Command::read(call, head.uri.query(), body)?;
+            qmp::command(serving, call, &by, level, command).await
+        }
         Action::Forward => forward::open(serving, call, &by.user, head).await,
         Action::CancelEvacuation => evacuation::cancel(serving, call, body).await,
         Action::Refuse(what) => Err(not_here::refusal(serving, call, what).await),
     }
 }
 
+/// A machine with what it names written out; `refusal` makes the answer for what does not exist or fit.
+async fn expanded(
+    serving: &Serving,
+    mut vm: VirtualMachine,
+    refusal: fn(String) -> Refusal,
+) -> Result<Response, Refusal> {
+    let (client, config) = (&serving.context.client, serving.context.settings.borrow().config.clone());
+    sizes::infer(client, &mut vm).await.map_err(internal)?.map_err(|fault| refusal(fault.to_string()))?;
+    let (sizing, _) = sizes::find(client, &vm).await.map_err(internal)?;
+    Ok(Json(expand::expanded(&vm, &sizing, &config, refusal)?).into_response())
+}
+
 async fn power(
     serving: &Serving,
     call: &Call<'_>,
+    by: &Requester,
     dry_run: bool,
     decide: impl Fn(&Machine<'_>) -> Result<Change, Refusal>,
 ) -> Result<Response, Refusal> {
@@ -127,6 +148,9 @@ async fn power(
         let vm = machine(serving, call).await?;
         let vmi = instances.get_opt(call.name).await.map_err(internal)?;
         let change = decide(&Machine { vm: &vm, vmi: vmi.as_ref() })?;
+        if let (Some(longer), Some(vmi), false) = (&change.longer, &vmi, dry_run) {
+            instance::prolong(serving, vmi, by, longer.seconds).await?;
+        }
         match apply(serving, call, dry_run, &change, vmi.as_ref()).await {
             // Another writer was faster, most often the controller: it is decided anew, on what is there now.
             Err(Refusal::Conflict(_)) if attempts.next().is_some() => {}
@@ -151,19 +175,28 @@ async fn apply(
     change: &Change,
     vmi: Option<&VirtualMachineInstance>,
 ) -> Result<(), Refusal> {
+    // Before the stop: from then on the controller deletes the pod, with the time that it finds there.
+    if let Some(longer) = &change.longer {
+        write_time(serving, call, dry_run, json_patch(longer.instance_patch.clone())?).await.map_err(conflict)?;
+    }
     if let Some((part, patch)) = &change.patch {
         let machines: Api<VirtualMachine> = Api::namespaced(serving.context.client.clone(), call.namespace);
-        let patch = serde_json::from_value(patch.clone()).map_err(|error| Refusal::Internal(error.to_string()))?;
-        let patch: Patch<VirtualMachine> = Patch::Json(patch);
-        let params = PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let (patch, params) = (json_patch(patch.clone())?, patch_params(dry_run));
         let patched = match part {
             Part::Spec => machines.patch(call.name, &params, &patch).await,
             Part::Status => machines.patch_status(call.name, &params, &patch).await,
         };
         patched.map_err(conflict)?;
     }
+    // After the stop: one that was refused leaves the time as it is.
     if let Some(patch) = &change.instance_patch {
-        shorten(serving, call, dry_run, patch).await?;
+        match write_time(serving, call, dry_run, json_patch(patch.clone())?).await {
+            // A controller of an earlier version may answer the webhook. The pod is ended at the shorter time all the same.
+            Err(kube::Error::Api(status)) if status.code == INVALID && !status.message.contains(TEST_FAILED) => {
+                tracing::warn!(error = %status.message, "the shorter time was not written into the instance");
+            }
+            outcome => outcome.map_err(conflict)?,
+        }
     }
     let pod = vmi.and_then(pod::name);
     if let (Some(seconds), Some(pod)) = (change.end_within, pod) {
@@ -179,23 +212,23 @@ async fn apply(
     Ok(())
 }
 
-/// Writes the shorter time of a stop into the instance, after the stop: one that was refused leaves it as it is. Of an instance
-/// that is gone there is nothing to hurry.
-async fn shorten(serving: &Serving, call: &Call<'_>, dry_run: bool, patch: &Value) -> Result<(), Refusal> {
+/// Writes the time of a stop into the instance. In one that is gone there is nothing to stop.
+async fn write_time(serving: &Serving, call: &Call<'_>, dry_run: bool, patch: Patch<()>) -> kube::Result<()> {
     let instances: Api<VirtualMachineInstance> = Api::namespaced(serving.context.client.clone(), call.namespace);
-    let patch = serde_json::from_value(patch.clone()).map_err(|error| Refusal::Internal(error.to_string()))?;
-    let patch: Patch<VirtualMachineInstance> = Patch::Json(patch);
-    let params = PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    match instances.patch(call.name, &params, &patch).await {
-        Ok(_) => Ok(()),
+    match instances.patch(call.name, &patch_params(dry_run), &patch).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        // A controller of an earlier version may answer the webhook. The pod is ended at the shorter time all the same.
-        Err(kube::Error::Api(status)) if status.code == INVALID && !status.message.contains(TEST_FAILED) => {
-            tracing::warn!(error = %status.message, "the shorter time was not written into the instance");
-            Ok(())
-        }
-        Err(error) => Err(conflict(error)),
+        outcome => outcome.map(drop),
     }
+}
+
+/// A decided JSON patch, as the API server is sent it.
+pub(super) fn json_patch(patch: Value) -> Result<Patch<()>, Refusal> {
+    serde_json::from_value(patch).map(Patch::Json).map_err(|error| Refusal::Internal(error.to_string()))
+}
+
+/// The parameters of a patch: it is the controller's, and a dry run stores nothing.
+pub(super) fn patch_params(dry_run: bool) -> PatchParams {
+    PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
 pub(super) fn internal(error: kube::Error) -> Refusal {

@@ -9,12 +9,10 @@ use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::Call;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
 
-use super::answer::{conflict, internal};
+use super::answer::{conflict, internal, json_patch, patch_params};
 use super::forward::instance_of_call;
 use super::server::Serving;
-use crate::context::FIELD_MANAGER;
 
 /// Takes it back, if the instance is to leave a node.
 pub(super) async fn cancel(serving: &Serving, call: &Call<'_>, body: &[u8]) -> Result<Response, Refusal> {
@@ -30,9 +28,7 @@ pub(super) async fn cancel(serving: &Serving, call: &Call<'_>, body: &[u8]) -> R
     };
     if let Some(patch) = evacuation::cancel(&vmi, node.as_ref(), &options)? {
         let instances: Api<VirtualMachineInstance> = Api::namespaced(serving.context.client.clone(), call.namespace);
-        let patch = serde_json::from_value(patch).map_err(|error| Refusal::Internal(error.to_string()))?;
-        let params = PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        instances.patch(call.name, &params, &Patch::<VirtualMachineInstance>::Json(patch)).await.map_err(conflict)?;
+        instances.patch(call.name, &patch_params(dry_run), &json_patch(patch)?).await.map_err(conflict)?;
     }
     tracing::info!(dry_run, "evacuation cancelled");
     Ok(StatusCode::OK.into_response())

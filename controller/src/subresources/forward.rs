@@ -23,7 +23,10 @@ use super::answer::{internal, machine};
 use super::instance::instance;
 use super::relay::{self, LARGEST_FRAME, Next, Reader, Sink, Source, Then, Writer};
 use super::server::Serving;
+use super::shares::StreamTurn;
+use crate::metrics::StreamKind;
 use crate::pod;
+use crate::stores::ObjectKey;
 
 /// How long an address of the guest is dialled. It has one of each family at most.
 const DIAL_WITHIN: Duration = Duration::from_secs(5);
@@ -64,7 +67,7 @@ pub(super) async fn open(serving: &Serving, call: &Call<'_>, user: &str, mut hea
     let target = forward::target(&call.parameters)?;
     let vmi = instance_of_call(serving, call).await?;
     forward::may_forward(&vmi)?;
-    let socket = relay::websocket(&mut head).await?;
+    let socket = relay::websocket(&mut head, &serving.replica).await?;
     let turn = serving.streams.take(user, call.namespace).ok_or(Refusal::TooManyStreams)?;
     let addresses = forward::addresses(&vmi, &launcher_pod(serving, call, &vmi).await?)?;
     let addresses: Vec<SocketAddr> =
@@ -73,16 +76,19 @@ pub(super) async fn open(serving: &Serving, call: &Call<'_>, user: &str, mut hea
         let texts: Vec<String> = errors.iter().map(|error| ErrorChain(error).to_string()).collect();
         forward::unreached(&vmi, target, &texts.join("; "))
     };
+    let name = vmi.metadata.name.as_deref().unwrap_or(call.name);
+    let instance = ObjectKey::new(call.namespace, name);
+    let open = |turn: StreamTurn| turn.counted(serving.context.metrics.streams.open(StreamKind::PortForward, instance));
     tracing::info!(port = target.port, protocol = target.protocol.name(), "a port of the guest is dialled");
     match target.protocol {
         Protocol::Tcp => {
             let (reader, writer) = dial(&addresses).await.map_err(unreached)?.into_split();
-            Ok(relay::answer(socket, Reader::new(reader), Writer::new(writer, Then::Drain), turn))
+            Ok(relay::answer(socket, Reader::new(reader), Writer::new(writer, Then::Drain), open(turn)))
         }
         Protocol::Udp => {
             let guest = Arc::new(datagrams(&addresses).await.map_err(|error| unreached(vec![error]))?);
             let source = Datagrams { guest: Arc::clone(&guest), buffer: vec![0; LARGEST_FRAME] };
-            Ok(relay::answer(socket, source, DatagramSink(guest), turn))
+            Ok(relay::answer(socket, source, DatagramSink(guest), open(turn)))
         }
     }
 }

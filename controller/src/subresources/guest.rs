@@ -47,7 +47,8 @@ pub(super) async fn read(
         | ControlReply::Streaming
         | ControlReply::Session
         | ControlReply::Resumed(_)
-        | ControlReply::Healthy => Err(unexpected()),
+        | ControlReply::Healthy
+        | ControlReply::Statistics(_) => Err(unexpected()),
     }
 }
 
@@ -214,7 +215,8 @@ mod tests {
 
     #[test]
     fn each_field_of_an_answer_is_described_in_openapi() {
-        let document = garboard_subresources::open_api::v3_of("v1", "0.1.0");
+        let document =
+            garboard_subresources::open_api::v3_of(garboard_subresources::group::Group::KubeVirt, "v1", "0.1.0");
         let types = &document["components"]["schemas"];
         for (what, name) in [
             (Reading::GuestOsInfo, "v1.VirtualMachineInstanceGuestAgentInfo"),

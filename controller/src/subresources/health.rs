@@ -13,14 +13,13 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 
+use super::instance::LONGEST_REASON;
 use crate::settings::Settings;
 
 /// How long the API server may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// How long an answer counts: however often health is asked for, the API server is asked no more than this often.
 const COUNTS_FOR: Duration = Duration::from_secs(2);
-/// The longest reason, characters.
-const LONGEST_REASON: usize = 400;
 
 /// What is known of the API server.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use garboard_api::conditions::Reason;
-use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{ControlReply, ControlRequest, Status};
 use garboard_protocol::text::printable;
@@ -21,7 +21,7 @@ use crate::nodes::change::NumberedChange;
 use crate::nodes::control::{ControlError, Requester, place_of};
 use crate::vmi::history::Place;
 
-/// The longest reason of a launcher or an agent that a client gets, characters.
+/// The longest reason of a launcher, an agent or the API server that a client gets, characters.
 pub(super) const LONGEST_REASON: usize = 400;
 
 /// What is asked, and what is true when it is done.
@@ -73,11 +73,11 @@ pub(super) async fn change(
     let vmi = instance(serving, call).await?;
     instance::may_ask(question, &vmi)?;
     if !dry_run {
-        let done = carry_out(serving, &vmi, by, change).await.map_err(|refusal| of_guest(question, refusal));
+        let done = carry_out(serving, &vmi, by, change).await;
         if let Some(event) = event_of(question, &done) {
             serving.context.record(&vmi.object_ref(&()), event);
         }
-        done?;
+        done.map_err(|refusal| of_guest(question, refusal))?;
     }
     tracing::info!(dry_run, "instance change carried out");
     Ok(StatusCode::OK.into_response())
@@ -90,7 +90,8 @@ fn event_of(question: Question, done: &Result<(), Refusal>) -> Option<NewEvent> 
         (Question::SoftReboot, Ok(())) => {
             Some(NewEvent::normal(Reason::SoftRebooted, "the guest was asked by a user to shut down and start again"))
         }
-        (Question::Freeze, Err(Refusal::Internal(why))) => {
+        // Its supervisor denies it, or cannot be asked.
+        (Question::Freeze, Err(Refusal::Conflict(why) | Refusal::Internal(why))) => {
             Some(NewEvent::warning(Reason::FreezeError, format!("the file systems could not be frozen: {why}")))
         }
         (
@@ -131,8 +132,30 @@ async fn carry_out(
         | ControlReply::Session
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
-        | ControlReply::Guest(_) => Err(unexpected()),
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_) => Err(unexpected()),
     }
+}
+
+/// Has a supervisor give its guest so many seconds for the stop that follows. A guest that does not run yet needs no time: it is not
+/// asked to shut down.
+pub(super) async fn prolong(
+    serving: &Serving,
+    vmi: &VirtualMachineInstance,
+    by: &Requester,
+    grace_seconds: u64,
+) -> Result<(), Refusal> {
+    if Phase::of(vmi) != Phase::Running {
+        return Ok(());
+    }
+    let change = Change { request: ControlRequest::Prolong { grace_seconds }, is_done: None, dry_run: false };
+    let denied = |refusal: Refusal| {
+        let Refusal::Conflict(why) = refusal else { return refusal };
+        Refusal::Conflict(format!(
+            "gracePeriod {grace_seconds} is more time than the running instance can be given: {why}"
+        ))
+    };
+    carry_out(serving, vmi, by, change).await.map_err(denied)
 }
 
 /// A freeze or a thaw that its supervisor denies has failed in the guest: KubeVirt's answer, with the name of its command.
@@ -179,11 +202,14 @@ mod tests {
         let normal = |reason| Some((EventReason::Of(reason), EventType::Normal));
         assert_eq!(reason(Question::Reset, Ok(())), normal(Reason::Reset));
         assert_eq!(reason(Question::SoftReboot, Ok(())), normal(Reason::SoftRebooted));
-        let refused = || Err(Refusal::Internal("the QEMU guest agent is not connected".to_owned()));
+        let why = || "the QEMU guest agent is not connected".to_owned();
+        let refused = || Err::<(), _>(Refusal::Conflict(why()));
         let warned = Some((EventReason::Of(Reason::FreezeError), EventType::Warning));
-        assert_eq!(reason(Question::Freeze, refused()), warned);
-        let recorded = event_of(Question::Freeze, &refused()).unwrap();
-        assert!(recorded.note.contains("the QEMU guest agent is not connected"), "{}", recorded.note);
+        for failed in [refused(), Err(Refusal::Internal(why()))] {
+            assert_eq!(reason(Question::Freeze, failed.clone()), warned);
+            let recorded = event_of(Question::Freeze, &failed).unwrap();
+            assert_eq!(recorded.note, format!("the file systems could not be frozen: {}", why()));
+        }
         for question in [Question::Pause, Question::Unpause, Question::Reset, Question::SoftReboot, Question::Unfreeze]
         {
             assert_eq!(reason(question, refused()), None, "the caller has the answer: {question:?}");

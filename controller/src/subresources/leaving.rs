@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::relay::LINGER;
 use crate::shutdown::{Stage, Stages};
 
 /// How long clients may take for their answer to a close frame, and a little more.
-const CLOSING: Duration = Duration::from_secs(6);
+const CLOSING: Duration = LINGER.saturating_add(Duration::from_secs(1));
 
 /// What every stream knows of the replica that serves it.
 #[derive(Clone)]

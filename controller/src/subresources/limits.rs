@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   connection   PLACES: room for all streams, and beside them for requests
-//!   request      a share of its user, then of its namespace; both are waited for
+//!   request      the rate of its user, then of its namespace, unless it only reads objects
+//!                a share of its user, then of its namespace; both are waited for
 //!   body         a size by its route; few large ones of each user and each namespace; LIMITS: all together
 //!   stream       a share of its user, of its namespace, and of its namespace on the node
 //! ```
@@ -15,17 +16,30 @@ use axum::response::Response;
 use garboard_subresources::options::LONGEST_BODY;
 use garboard_subresources::refusal::Refusal;
 
+use super::rates::Rate;
 use super::refused;
 use super::shares::Most;
+use crate::nodes::change;
 use crate::webhook::bounds::{Exceeded, Limits};
 use crate::webhook::listener::Places;
 
 /// How long a request waits for its turns, all of them together.
 pub(super) const TURN_WITHIN: Duration = Duration::from_secs(5);
-/// How long one waits for its instance: a change of it, which takes 22 s at most, is still answered.
+/// How long one waits for its instance: a change of it is still answered.
 pub(super) const INSTANCE_WITHIN: Duration = Duration::from_secs(2);
+const _: () = assert!(INSTANCE_WITHIN.as_secs() + change::WITHIN.as_secs() < LIMITS.judging.as_secs());
 /// From the head of a request to its answer, with all that it waits for.
 pub(crate) const ANSWERED_WITHIN: Duration = Duration::from_secs(27);
+
+/// How often one user may have something changed, or a launcher asked, in all namespaces together. A loop of `virtctl` over a thousand
+/// machines is within it however quick it is: the burst has two calls for each. So are KubeVirt's functional tests in three processes, whose
+/// clients send fewer. A flood is not: sixteen requests at once, each answered within milliseconds, come to hundreds in a second, each
+/// with three or more to the API server.
+pub(super) const RATE_OF_A_USER: Rate = Rate { per_second: 100, burst: 2000 };
+/// The same of one namespace, whose accounts are as many users as they like. One user does not use it up.
+pub(super) const RATE_OF_A_NAMESPACE: Rate = Rate { per_second: 200, burst: 4000 };
+const _: () = assert!(RATE_OF_A_NAMESPACE.per_second >= 2 * RATE_OF_A_USER.per_second);
+const _: () = assert!(RATE_OF_A_NAMESPACE.burst >= 2 * RATE_OF_A_USER.burst);
 
 /// Requests of one user that are answered at once. Each waits for the API server a few times.
 pub(super) const REQUESTS_OF_A_USER: usize = 16;

@@ -1,9 +1,9 @@
-//! The aggregated API `subresources.kubevirt.io`, served by every replica.
+//! The aggregated APIs `subresources.kubevirt.io` and `subresources.garboard.dev`, served by every replica.
 //!
 //! ```text
 //!   client ─► API server ─ TLS with its proxy certificate ─► peer: who is at the other end
-//!                                                         ─► admit: route, user, its turn, rights, that of the namespace (shares,
-//!                                                            limits); nothing is read before
+//!                                                         ─► admit: route, user, its rate and its turn, rights, those of the
+//!                                                            namespace (rates, shares, limits); nothing is read before
 //!                                                         ─► answer: read the objects, decide (garboard-subresources), apply
 //!                                                            stream: relay to a supervisor; forward: relay to a port of a guest
 //! ```
@@ -23,6 +23,8 @@ mod leaving;
 pub(crate) mod limits;
 mod not_here;
 mod peer;
+mod qmp;
+mod rates;
 mod relay;
 mod screenshot;
 mod server;

@@ -48,7 +48,7 @@ const SILENT: &str = "nothing came from this client for 60 s";
 /// What a client reads whose replica ends, with [`close_code::RESTART`].
 const REPLACED: &str = "this controller ends; connect again, and another one answers";
 /// How long the other side may take to end when one side has.
-const LINGER: Duration = Duration::from_secs(5);
+pub(super) const LINGER: Duration = Duration::from_secs(5);
 /// The longest reason of a close frame, bytes: the whole frame has 125, and two are the code (RFC 6455, 5.5).
 const LONGEST_REASON: usize = 123;
 
@@ -152,38 +152,29 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Sink for Writer<W> {
 /// A websocket that a request asks for.
 pub(super) struct Socket {
     upgrade: WebSocketUpgrade,
-    /// Tests have streams without one.
-    replica: Option<Replica>,
+    replica: Replica,
 }
 
-/// The websocket that a request asks for.
+/// The websocket that a request to this replica asks for.
 ///
 /// # Errors
 /// It asks for none.
-pub(super) async fn websocket(head: &mut Parts) -> Result<Socket, Refusal> {
+pub(super) async fn websocket(head: &mut Parts, replica: &Replica) -> Result<Socket, Refusal> {
     let socket = WebSocketUpgrade::from_request_parts(head, &()).await;
     let socket = socket.map_err(|rejection| Refusal::BadRequest(format!("this is a websocket: {rejection}")))?;
     let bounded = socket.max_message_size(LARGEST_FRAME).max_frame_size(LARGEST_FRAME);
     let upgrade = bounded.read_buffer_size(READ_OF_CLIENT).protocols([PLAIN]);
-    Ok(Socket { upgrade, replica: head.extensions.get().cloned() })
+    Ok(Socket { upgrade, replica: replica.clone() })
 }
 
 /// Answers with 101, and copies both ways from then on. The turn ends with the stream.
 pub(super) fn answer(socket: Socket, source: impl Source, sink: impl Sink, turn: StreamTurn) -> Response {
-    let mut open = socket.replica.map(|replica| replica.opened());
+    let mut open = socket.replica.opened();
     socket.upgrade.on_upgrade(move |socket| async move {
-        relay(socket, source, sink, open.as_mut()).await;
+        relay(socket, source, sink, &mut open).await;
         drop(open);
         drop(turn);
     })
-}
-
-/// Returns when the replica that serves a stream ends.
-async fn replaced(open: Option<&mut OpenStream>) {
-    match open {
-        Some(open) => open.is_to_end().await,
-        None => std::future::pending().await,
-    }
 }
 
 /// When a client gave its last sign of life; nothing while it is not listened to, because the machine's side does not take what it
@@ -240,14 +231,14 @@ enum Ended {
     Machine(CloseFrame),
 }
 
-async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink, open: Option<&mut OpenStream>) {
+async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink, open: &mut OpenStream) {
     let (mut to_client, mut from_client) = socket.split();
     let contact = Contact::begin();
     let ended = tokio::select! {
         ended = send(&mut source, &mut to_client, &contact) => ended,
         ended = receive(&mut from_client, &mut sink, &contact) => ended,
         () = contact.silence() => Ended::Machine(close(close_code::ERROR, SILENT)),
-        () = replaced(open) => Ended::Machine(close(close_code::RESTART, REPLACED)),
+        () = open.is_to_end() => Ended::Machine(close(close_code::RESTART, REPLACED)),
     };
     let last = async {
         match ended {

@@ -8,10 +8,10 @@ use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, stream};
 use garboard_protocol::control::{ControlReply, ControlRequest};
 use garboard_protocol::text::printable;
-use garboard_subresources::instance;
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::Call;
 use garboard_subresources::routes::Stream as Which;
+use garboard_subresources::{instance, options};
 use garboard_tunnel::Stream;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
@@ -54,7 +54,8 @@ pub(super) async fn take(
         | ControlReply::Session
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
-        | ControlReply::Guest(_) => return Err(unexpected()),
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_) => return Err(unexpected()),
     }
     let mut picture = Picture { stream, passed_on: 0, end: Vec::new(), _turn: turn };
     // Once an answer has begun, an error can only end the connection.
@@ -70,7 +71,7 @@ pub(super) async fn take(
 
 /// KubeVirt's parameter `moveCursor`.
 fn moves_cursor(query: Option<&str>) -> bool {
-    query.unwrap_or_default().split('&').any(|parameter| parameter == "moveCursor=true")
+    options::parameter(query, "moveCursor") == Some("true")
 }
 
 /// A picture on its way.

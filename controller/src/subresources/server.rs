@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::any;
-use axum::{Extension, Router};
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use axum_server::{Handle, Server};
 use futures::StreamExt;
@@ -27,7 +27,7 @@ use super::limits::{
     WINDOW_OF_A_CONNECTION, WINDOW_OF_A_REQUEST,
 };
 use super::peer::PeerAcceptor;
-use super::shares::{Most, Requests, Streams};
+use super::shares::{Most, Rates, Requests, Streams};
 use super::trust;
 use super::turns::{Turn, Turns};
 use crate::certificates::serving::{Certificate, follow, tls};
@@ -48,6 +48,8 @@ pub(super) struct Serving {
     pub(super) header: watch::Receiver<Arc<RequestHeader>>,
     /// The shares of users and namespaces in requests.
     pub(super) requests: Requests,
+    /// How often they may ask.
+    pub(super) rates: Rates,
     /// What is asked of each instance at once: a launcher that does not answer holds back its own machine alone.
     asks: Turns,
     /// The shares of users and namespaces in streams.
@@ -56,6 +58,8 @@ pub(super) struct Serving {
     pub(super) health: Health,
     /// The node agents that are connected.
     pub(super) nodes: Nodes,
+    /// What streams know of this process.
+    pub(super) replica: Replica,
     /// Where an address of a guest is dialled: there. Tests have no network of pods.
     pub(super) dialled: fn(SocketAddr) -> SocketAddr,
 }
@@ -67,15 +71,18 @@ impl Serving {
         header: watch::Receiver<Arc<RequestHeader>>,
         nodes: Nodes,
         streams: Most,
+        replica: Replica,
     ) -> Self {
         Self {
             health: Health::new(context.client.clone(), context.settings.clone()),
             context: Arc::new(context),
             header,
             requests: Requests::usual(),
+            rates: Rates::usual(),
             asks: Turns::new(ASKS_OF_AN_INSTANCE, WAITING_OF_AN_INSTANCE),
             streams: Streams::new(streams),
             nodes,
+            replica,
             dialled: std::convert::identity,
         }
     }
@@ -125,9 +132,9 @@ pub async fn run(
         return Err(std::io::Error::other("the first certificate cannot be used"));
     };
     let reloading = RustlsConfig::from_config(config);
-    let serving = Serving::new(context, header, nodes, STREAMS);
     let replica = Replica::new(stages.clone());
-    let routes = stages.closing(routes(serving)).layer(Extension(replica.clone()));
+    let serving = Serving::new(context, header, nodes, STREAMS, replica.clone());
+    let routes = stages.closing(routes(serving));
     let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(PLACES.handshake);
     let acceptor = PeerAcceptor(tls.acceptor(Listener::new(PLACES)));
     let handle = Handle::new();

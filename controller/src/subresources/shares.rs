@@ -1,12 +1,19 @@
-//! The shares of users and of namespaces in what this replica does. A namespace has one, because who may make service accounts in it is
+//! The shares of users and of namespaces in what this replica does, at once and in a time. A namespace has one, because who may make service accounts in it is
 //! as many users as they like.
 
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use garboard_subresources::refusal::Refusal;
 use tokio::time::Instant;
 
 use super::limits::{
-    HERE_OF_A_NAMESPACE, LARGE_BODIES, REQUESTS_OF_A_NAMESPACE, REQUESTS_OF_A_USER, WAITING_OF_A_USER,
+    HERE_OF_A_NAMESPACE, LARGE_BODIES, RATE_OF_A_NAMESPACE, RATE_OF_A_USER, REQUESTS_OF_A_NAMESPACE,
+    REQUESTS_OF_A_USER, WAITING_OF_A_USER,
 };
+use super::rates::{Buckets, Rate};
 use super::turns::{Turn, Turns};
+use crate::metrics::Counted;
 
 /// Requests that wait or are answered.
 #[derive(Clone)]
@@ -50,6 +57,47 @@ impl Requests {
     }
 }
 
+/// How often users and namespaces have something changed, or a launcher asked.
+#[derive(Clone)]
+pub(super) struct Rates {
+    users: Arc<Mutex<Buckets>>,
+    namespaces: Arc<Mutex<Buckets>>,
+}
+
+impl Rates {
+    /// Those of [`super::limits`].
+    pub(super) fn usual() -> Self {
+        let buckets = |rate: Rate| Arc::new(Mutex::new(Buckets::new(rate)));
+        Self { users: buckets(RATE_OF_A_USER), namespaces: buckets(RATE_OF_A_NAMESPACE) }
+    }
+
+    /// Counts a request of a user.
+    ///
+    /// # Errors
+    /// [`Refusal::TooOften`].
+    pub(super) fn of_user(&self, user: &str, now: Instant) -> Result<(), Refusal> {
+        taken(&self.users, user, now)
+    }
+
+    /// Counts one to a namespace, once the rights are known.
+    ///
+    /// # Errors
+    /// [`Refusal::TooOften`].
+    pub(super) fn of_namespace(&self, namespace: &str, now: Instant) -> Result<(), Refusal> {
+        taken(&self.namespaces, namespace, now)
+    }
+}
+
+fn taken(buckets: &Mutex<Buckets>, whose: &str, now: Instant) -> Result<(), Refusal> {
+    let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
+    buckets.take(whose, now.into_std()).map_err(|wait| Refusal::TooOften(whole_seconds(wait)))
+}
+
+/// So many seconds, rounded up: the header `Retry-After` has no fractions.
+fn whole_seconds(wait: Duration) -> i32 {
+    i32::try_from(wait.as_secs()).unwrap_or(i32::MAX).saturating_add(i32::from(wait.subsec_nanos() > 0))
+}
+
 /// The most streams.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Most {
@@ -88,7 +136,7 @@ impl Streams {
     /// A stream of a user to a machine of a namespace.
     pub(super) fn take(&self, user: &str, namespace: &str) -> Option<StreamTurn> {
         let own = [self.users.take(user)?, self.namespaces.take(namespace)?];
-        Some(StreamTurn { _all: self.all.take("")?, _own: own, _on_node: None })
+        Some(StreamTurn { _all: self.all.take("")?, _own: own, _on_node: None, _counted: None })
     }
 
     /// The same through the agent of a node.
@@ -104,6 +152,14 @@ pub(super) struct StreamTurn {
     _all: Turn,
     _own: [Turn; 2],
     _on_node: Option<[Turn; 2]>,
+    _counted: Option<Counted>,
+}
+
+impl StreamTurn {
+    /// It is counted for as long.
+    pub(super) fn counted(self, counted: Counted) -> Self {
+        Self { _counted: Some(counted), ..self }
+    }
 }
 
 #[cfg(test)]
@@ -111,6 +167,13 @@ mod tests {
     use super::*;
 
     const MOST: Most = Most { of_all: 4, of_a_user: 2, of_a_namespace: 3, of_a_namespace_on_a_node: 1, of_a_node: 2 };
+
+    #[test]
+    fn a_wait_is_in_whole_seconds_and_never_none() {
+        for (milliseconds, seconds) in [(1, 1), (999, 1), (1000, 1), (1001, 2), (20_000, 20)] {
+            assert_eq!(whole_seconds(Duration::from_millis(milliseconds)), seconds, "{milliseconds}");
+        }
+    }
 
     #[test]
     fn the_users_of_a_namespace_share_its_streams_and_take_none_of_another() {

@@ -19,7 +19,19 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::instance::{LONGEST_REASON, instance as get_instance, place, unanswered, unexpected};
 use super::relay::{self, Next, READ_AT_ONCE, Reader, Source, Then, Writer};
 use super::server::Serving;
+use super::shares::StreamTurn;
+use crate::metrics::StreamKind;
 use crate::nodes::control::{Requester, ask};
+use crate::stores::ObjectKey;
+
+/// What it is counted as.
+const fn kind(which: Which) -> StreamKind {
+    match which {
+        Which::Console => StreamKind::Console,
+        Which::Vnc => StreamKind::Vnc,
+        Which::UsbRedir => StreamKind::UsbRedir,
+    }
+}
 
 /// How the reason of a session that is over begins. KubeVirt's close has no frame, so that programs that use its client look for this
 /// word in the error, of which the reason is a part.
@@ -50,7 +62,7 @@ pub(super) async fn open(
         Which::Vnc => ControlRequest::Vnc { session },
         Which::UsbRedir => ControlRequest::UsbRedir,
     };
-    let socket = relay::websocket(&mut head).await?;
+    let socket = relay::websocket(&mut head, &serving.replica).await?;
     let place = place(&vmi)?;
     let turn = serving.streams.take_on(&place.node, &by.user, call.namespace).ok_or(Refusal::TooManyStreams)?;
     let asking = serving.turn_to_ask(&place.pod_uid).await?;
@@ -58,20 +70,22 @@ pub(super) async fn open(
     drop(asking);
     let (reader, writer) = tokio::io::split(stream);
     let writer = Writer::new(writer, Then::Close);
+    let instance = ObjectKey::new(call.namespace, call.name);
+    let open = |turn: StreamTurn| turn.counted(serving.context.metrics.streams.open(kind(which), instance));
     match reply {
         ControlReply::Session => {
             tracing::info!(?session, "a stream is opened");
-            Ok(relay::answer(socket, SessionParts::of(reader, None), writer, turn))
+            Ok(relay::answer(socket, SessionParts::of(reader, None), writer, open(turn)))
         }
         ControlReply::Resumed(begun) => {
             tracing::info!(?session, resumed = begun.resumed, "a console is opened");
             let begun = names_place.then_some(begun);
-            Ok(relay::answer(socket, SessionParts::of(reader, begun), writer, turn))
+            Ok(relay::answer(socket, SessionParts::of(reader, begun), writer, open(turn)))
         }
         // One of several: a slot for a USB device, or what a supervisor of a version before sessions has.
         ControlReply::Streaming => {
             tracing::info!("a stream is opened");
-            Ok(relay::answer(socket, Reader::new(reader), writer, turn))
+            Ok(relay::answer(socket, Reader::new(reader), writer, open(turn)))
         }
         ControlReply::Denied { reason } => Err(denied(which, session, &reason)),
         ControlReply::Status(_)
@@ -79,7 +93,8 @@ pub(super) async fn open(
         | ControlReply::AlreadySo
         | ControlReply::Done
         | ControlReply::Healthy
-        | ControlReply::Guest(_) => Err(unexpected()),
+        | ControlReply::Guest(_)
+        | ControlReply::Statistics(_) => Err(unexpected()),
     }
 }
 
@@ -147,6 +162,9 @@ impl<R: AsyncRead + Unpin + Send + 'static> Source for SessionParts<R> {
         loop {
             match self.decoder.next_part() {
                 Ok(Some(Part::Bytes(bytes))) => return Next::Bytes(Bytes::from(bytes)),
+                Ok(Some(Part::End(end))) if end.machine_ended => {
+                    return Next::End(relay::close(close_code::NORMAL, ""));
+                }
                 // Clients that connect again by themselves do not after this code; two of them would end each other for ever.
                 Ok(Some(Part::End(end))) => {
                     return Next::End(relay::close(close_code::AWAY, &format!("{OVER}: {}", end.reason)));
@@ -155,11 +173,50 @@ impl<R: AsyncRead + Unpin + Send + 'static> Source for SessionParts<R> {
                 Err(error) => return Next::End(relay::close(close_code::ERROR, &error.to_string())),
             }
             match self.from.read(&mut self.buffer).await {
-                Ok(0) if self.decoder.is_between_parts() => return Next::End(relay::close(close_code::NORMAL, "")),
+                // Its supervisor was replaced, or the client took nothing for so long that no reason could be sent. One of a version
+                // before ends so with its machine, too: the answer to a new connection is that it does not run.
                 Ok(0) => return Next::End(relay::close(close_code::ERROR, "the stream was cut")),
                 Ok(count) => self.decoder.push(&self.buffer[..count]),
                 Err(error) => return Next::End(relay::broken(&error)),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use garboard_protocol::session;
+
+    use super::*;
+
+    /// How the client's side is closed after what a supervisor sends.
+    async fn closed(sent: Vec<u8>) -> (u16, String) {
+        let mut parts = SessionParts::of(Cursor::new(sent), None);
+        loop {
+            match parts.next().await {
+                Next::Bytes(_) => {}
+                Next::End(frame) => return (frame.code, frame.reason.as_str().to_owned()),
+                Next::Text(text) => panic!("a text without a position in the request: {text}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_end_of_the_machine_is_a_good_end() {
+        let mut printed = Vec::new();
+        session::encode(b"login: ", &mut printed);
+        let mut machine = printed.clone();
+        session::encode_end_of_machine(&mut machine).unwrap();
+        assert_eq!(closed(machine).await, (close_code::NORMAL, String::new()));
+        let mut replaced = printed.clone();
+        session::encode_end("another client", &mut replaced).unwrap();
+        assert_eq!(closed(replaced).await, (close_code::AWAY, "EOF: another client".to_owned()));
+        // Between two parts, and within one.
+        let cut = (close_code::ERROR, "the stream was cut".to_owned());
+        assert_eq!(closed(printed.clone()).await, cut);
+        printed.truncate(4);
+        assert_eq!(closed(printed).await, cut);
     }
 }

@@ -11,8 +11,8 @@ use kube::{Api, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step, World};
-use super::{kept, record, status};
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, observed_versions, while_trying};
+use super::{kept, record, sizes, status};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, is_refusal, made_by_us, observed_versions, while_trying};
 use crate::data_volumes;
 use crate::events::NewEvent;
 use crate::stores::{Cached, Instances, Machines};
@@ -44,6 +44,9 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
         return Ok(());
     }
     write_status(context, vm, decision).await?;
+    for name in sizes::dropped(decision) {
+        sizes::apply::drop_copy(context, vm, name).await;
+    }
     let failed = status::failed_import(vm, &decision.status);
     failed.into_iter().for_each(|event| context.record(&vm.object_ref(&()), event));
     Ok(())
@@ -71,10 +74,14 @@ fn failure_of(step: &Step, error: &ReconcileError) -> Failure {
         Step::Unhalt => (Reason::FailedUpdate, "start the machine".to_owned()),
         Step::Annotate { .. } => (Reason::FailedUpdate, "write to the VirtualMachineInstance".to_owned()),
         Step::Keep { .. } => (Reason::FailedUpdate, "keep the firmware's identity of the machine".to_owned()),
+        Step::KeepCopy { .. } => (Reason::FailedCreate, sizes::apply::ACTION.to_owned()),
+        Step::DropCopy { .. } => (Reason::FailedDelete, "delete a copy of the instancetype or preference".to_owned()),
+        Step::Expand { .. } => (Reason::FailedUpdate, "write the instancetype into the machine".to_owned()),
         Step::RemoveFinalizer { .. } => (Reason::FailedDelete, "remove the finalizer of the machine".to_owned()),
     };
-    let is_clone = matches!(step, Step::CreateDataVolume { object, .. } if data_volumes::copies_a_claim(object));
-    let event = if is_clone && error.lacks_rights() { Reason::UnauthorizedDataVolumeCreate } else { reason };
+    let may_not_read = matches!(step, Step::CreateDataVolume { .. })
+        && error.message().is_some_and(|message| data_volumes::may_not_read(&message));
+    let event = if may_not_read { Reason::UnauthorizedDataVolumeCreate } else { reason };
     Failure { reason, event, action }
 }
 
@@ -151,6 +158,9 @@ async fn take(
             settled(unread::patch::<Machines>(&context.client, object, &params, &Patch::Merge(patch)).await)?;
         }
         Step::Keep { value } => keep(context, vm, value).await?,
+        Step::KeepCopy { object } => sizes::apply::keep(context, object).await?,
+        Step::DropCopy { .. } => {} // After the status, which names it still.
+        Step::Expand { spec } => sizes::apply::expand(context, vm, spec).await?,
         Step::RemoveFinalizer { rest } => {
             let machines: Api<Cached<Machines>> = Api::namespaced(context.client.clone(), namespace);
             // The list is of this version: one that another program has removed since may not be added again.
@@ -198,7 +208,7 @@ async fn keep(context: &Context, vm: &VirtualMachine, value: &str) -> Result<(),
     match unread::patch::<Machines>(&context.client, object, &PatchParams::default(), &Patch::Merge(patch)).await {
         Ok(()) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_invalid() || status.is_forbidden() => {
+        Err(kube::Error::Api(status)) if is_refusal(status.code) => {
             let note = format!("could not write {}: {}", kept::place(), status.message);
             context.record(&vm.object_ref(&()), NewEvent::warning(Reason::FailedUpdate, note));
             Ok(())
@@ -216,7 +226,7 @@ fn without_source(name: &str, source: &str) -> NewEvent {
 /// A refusal, where there is a claim that can be used without a DataVolume.
 fn or_as_it_is(made: Result<(), ReconcileError>, name: &str) -> Result<(), ReconcileError> {
     match made {
-        Err(error) if error.is_refused() => {
+        Err(error) if error.is_refused_for_good() => {
             tracing::info!(error = %ErrorChain(&error), name, "a claim is used as it is, without a DataVolume");
             Ok(())
         }
@@ -292,7 +302,9 @@ fn owned_fields(status: &VirtualMachineStatus) -> VirtualMachineStatus {
         conditions: status.conditions.clone(),
         created: status.created,
         desired_generation: status.desired_generation,
+        instancetype_ref: status.instancetype_ref.clone(),
         observed_generation: status.observed_generation,
+        preference_ref: status.preference_ref.clone(),
         printable_status: status.printable_status.clone(),
         ready: status.ready,
         run_strategy: status.run_strategy.clone(),

@@ -23,14 +23,13 @@ use garboard_api::v1::{
 };
 use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachine, VirtualMachineInstance, default_vmi, vmi_of};
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::DynamicObject;
 
 use super::kept::{self, Keeping};
+use super::sizes::{self, Sizes};
+pub use super::step::Step;
 use super::{revision, status};
 use crate::data_volumes::{self, DataVolumeProgress, ProgressByName};
-use crate::descheduler::{self, Changes};
+use crate::descheduler;
 use crate::time::stamp;
 
 /// How often a DataVolume is looked at that waiting does not help, while its machine is not to run.
@@ -56,6 +55,15 @@ pub struct World {
     pub chance: u64,
     /// The cluster's settings.
     pub config: Arc<ClusterConfig>,
+    /// The instancetype and the preference of the machine; looked for only where they are needed.
+    pub sizes: Sizes,
+}
+
+impl World {
+    /// The machine as its instance is made of it: with instancetype and preference in its template.
+    pub(super) fn whole(&self) -> &VirtualMachine {
+        self.sizes.sized.as_deref().unwrap_or(&self.vm)
+    }
 }
 
 /// What is to be done.
@@ -67,65 +75,6 @@ pub struct Decision {
     pub status: VirtualMachineStatus,
     /// When to look again although nothing happened.
     pub recheck: Option<Duration>,
-}
-
-/// One change.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Make a DataVolume of one of the templates.
-    CreateDataVolume {
-        /// Its name.
-        name: String,
-        /// The object.
-        object: Box<DynamicObject>,
-        /// The claim that it copies, if it does not exist.
-        absent_source: Option<String>,
-        /// There is a claim of its name, which the importer may hand over to it. If it refuses, the claim is used as it is.
-        is_claimed: bool,
-    },
-    /// Write down what is started.
-    RecordRevision {
-        /// The record.
-        object: Box<ControllerRevision>,
-        /// The machine was started last from another generation: also where this record is there already, there may be one of an
-        /// earlier start, which is of no use any more.
-        replaces: bool,
-    },
-    /// Make the instance.
-    CreateVmi(Box<VirtualMachineInstance>),
-    /// Have the instance stopped and removed; only this one, not a later one of its name.
-    DeleteVmi {
-        /// Its UID.
-        uid: String,
-    },
-    /// Become the owner of an instance that has none: an earlier machine of this name left it running.
-    AdoptVmi {
-        /// The instance's UID.
-        uid: String,
-        /// As it was looked at: an owner that was taken off since is not put back.
-        resource_version: Option<String>,
-        /// Ourselves, after those that it has.
-        owners: Vec<OwnerReference>,
-    },
-    /// Change annotations of the instance: it is still what its machine would make, or the template has others for a descheduler.
-    Annotate {
-        /// The instance's UID.
-        uid: String,
-        /// Their new values.
-        annotations: Changes,
-    },
-    /// Let a halted machine run always: a start was asked for.
-    Unhalt,
-    /// Write on the machine how its guest identifies it, where a backup without the status has it.
-    Keep {
-        /// Value of the annotation.
-        value: String,
-    },
-    /// Let the machine's object go.
-    RemoveFinalizer {
-        /// Those that stay.
-        rest: Vec<String>,
-    },
 }
 
 /// Decides.
@@ -140,6 +89,12 @@ pub fn decide(world: &World) -> Decision {
         leave(world, &mut decision);
     } else if let Some(step) = adoption(world) {
         decision.steps.push(step);
+    } else if is_ours(world) && sizes::refuse(world, &mut decision) {
+        return decision;
+    } else if is_ours(world) && sizes::settle(world, &mut decision) {
+        // The watch brings what was written, and then the machine is started.
+        status::fill(world, false, &mut decision.status);
+        return decision;
     } else if is_ours(world) {
         follow_strategy(world, &mut decision);
         if let Err(message) = kept::stored(&world.vm)
@@ -274,7 +229,7 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
             return;
         }
         decision.status.run_strategy = Some(strategy.name().to_owned());
-        cross_out_answered(vmi, &mut decision.status);
+        cross_out_answered(strategy, vmi, &mut decision.status);
         if end_is_due(world, strategy, vmi) {
             remember_failure(strategy, vmi, &mut decision.status);
             delete(world, decision);
@@ -349,11 +304,11 @@ fn bring_data_volumes(world: &World, decision: &mut Decision) {
 }
 
 /// With an instance a start is done, unless a stop of that instance comes before it: then it is a restart. A stop of another
-/// instance is done, too.
-fn cross_out_answered(vmi: &VirtualMachineInstance, status: &mut VirtualMachineStatus) {
+/// instance is done, too. Nobody can restart a halted machine: a restart of it is older than the halt, which cancels its start.
+fn cross_out_answered(strategy: RunStrategy, vmi: &VirtualMachineInstance, status: &mut VirtualMachineStatus) {
     let requests = &mut status.state_change_requests;
     requests.retain(|request| request.action != "Stop" || request.uid == vmi.metadata.uid);
-    let stops = requests.iter().any(|request| request.action == "Stop");
+    let stops = strategy != RunStrategy::Halted && requests.iter().any(|request| request.action == "Stop");
     requests.retain(|request| request.action != "Start" || stops);
 }
 
@@ -429,7 +384,7 @@ fn record(vm: &VirtualMachine) -> Option<Step> {
 
 /// The instance as it is created: with everything that is filled in, and the status it begins with.
 pub(super) fn instance(world: &World) -> VirtualMachineInstance {
-    let mut vmi = vmi_of(&world.vm);
+    let mut vmi = vmi_of(world.whole());
     if starts_paused(requests(world)) {
         vmi.spec.start_strategy = Some("Paused".to_owned());
     }
@@ -461,13 +416,12 @@ fn answer_requests(stays_halted: bool, status: &mut VirtualMachineStatus) {
 }
 
 /// Whether a halted machine is to run because a start was requested of it. Once: halting it again before it has started cancels the
-/// request. A start that is older than the halt is cancelled, too: `RerunOnFailure` leaves one of its own, and a restart has one. Its
-/// own has the vCPUs never stopped, so a start with stopped vCPUs is a user's.
+/// request. A start that is older than the halt is cancelled, too, with its vCPUs stopped or not: `RerunOnFailure` leaves one of its own,
+/// a restart has one, and one that was asked of a `Manual` machine may wait for data.
 fn unhalts(world: &World) -> bool {
     let last = world.vm.status.as_ref().and_then(|status| status.run_strategy.as_deref());
     let was_halted = last.is_none_or(|last| last == RunStrategy::Halted.name());
-    let is_user = starts_paused(requests(world)) && last != Some(RunStrategy::Always.name());
-    is_user || (was_halted && requests(world).iter().any(|request| request.action == "Start"))
+    was_halted && requests(world).iter().any(|request| request.action == "Start")
 }
 
 /// Whether a start is asked for with its vCPUs stopped.

@@ -6,7 +6,9 @@ pub(crate) mod kept;
 mod observe;
 mod record;
 mod revision;
+pub mod sizes;
 mod status;
+mod step;
 
 use std::sync::Arc;
 
@@ -72,6 +74,9 @@ impl Reconcile for Reconciler {
 /// What waits for storage asks less and less often; a change of a DataVolume is observed in any case.
 fn pause(world: &World, decision: &Decision) -> Option<Pause> {
     let pause = decision.recheck?;
+    if world.sizes.problem.is_some() {
+        return Some(Pause::Growing { first: pause, longest: sizes::LONGEST_WAIT });
+    }
     let waits = data_volumes::obstacle(&world.data_volumes).is_some();
     Some(if waits { Pause::Growing { first: pause, longest: data_volumes::LONGEST_WAIT } } else { Pause::Until(pause) })
 }
@@ -92,8 +97,13 @@ fn asks_afresh(decision: &Decision) -> bool {
         | Step::DeleteVmi { .. }
         | Step::AdoptVmi { .. }
         | Step::Unhalt
+        | Step::Expand { .. }
         | Step::RemoveFinalizer { .. } => true,
-        Step::CreateDataVolume { .. } | Step::Annotate { .. } | Step::Keep { .. } => false,
+        Step::CreateDataVolume { .. }
+        | Step::Annotate { .. }
+        | Step::Keep { .. }
+        | Step::KeepCopy { .. }
+        | Step::DropCopy { .. } => false,
     })
 }
 

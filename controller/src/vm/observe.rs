@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use garboard_api::v1::VirtualMachineSpec;
-use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
+use garboard_api::{ClusterConfig, Phase, VirtualMachine, VirtualMachineInstance};
 use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{Api, Client};
 
 use super::decide::{self, World};
+use super::sizes::{self, Sizes};
 use super::{revision, status};
-use crate::context::ReconcileError;
+use crate::context::{ReconcileError, while_trying};
 use crate::data_volumes::{self, ProgressByName, observe};
 use crate::reconcilers::{Leader, Waiter};
 use crate::stores::ObjectKey;
@@ -24,6 +25,8 @@ pub(super) async fn observe(
     let is_begun = vmi.is_some() || vm.metadata.deletion_timestamp.is_some();
     let data_volumes = if is_begun { ProgressByName::new() } else { data_volumes(leader, vm).await? };
     let absent_sources = observe::absent_sources(leader, vm, &data_volumes).await;
+    let config = leader.context.settings.borrow().config.clone();
+    let sizes = sizes(&leader.context.client, vm, vmi.as_ref(), &config).await?;
     let mut world = World {
         vm: vm.clone(),
         vmi,
@@ -32,10 +35,32 @@ pub(super) async fn observe(
         absent_sources,
         now: jiff::Timestamp::now(),
         chance: uuid::Uuid::new_v4().as_u64_pair().0,
-        config: leader.context.settings.borrow().config.clone(),
+        config,
+        sizes,
     };
     world.started_from = started_from(&leader.context.client, &world).await;
     Ok(world)
+}
+
+/// Instancetype and preference, if they are needed. A machine that has an instance must not be kept from its stop by one that cannot be
+/// read.
+async fn sizes(
+    client: &Client,
+    vm: &VirtualMachine,
+    vmi: Option<&VirtualMachineInstance>,
+    config: &ClusterConfig,
+) -> Result<Sizes, ReconcileError> {
+    if !sizes::are_needed(vm, vmi) {
+        return Ok(Sizes::default());
+    }
+    match crate::sizes::find(client, vm).await {
+        Ok((sizing, found)) => Ok(Sizes::of(vm, &sizing, found, config)),
+        Err(error) if vmi.is_some() => {
+            tracing::warn!(error = %ErrorChain(&error), "the instancetype or preference of a machine could not be read");
+            Ok(Sizes::unread(ErrorChain(&error).to_string()))
+        }
+        Err(error) => Err(while_trying("look for the instancetype or preference")(error)),
+    }
 }
 
 /// How far the DataVolumes are that the machine names or brings along.

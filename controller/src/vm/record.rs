@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Resource};
 
 use super::revision;
-use crate::context::{Context, ReconcileError, made_by_us, while_trying};
+use crate::context::{Context, ReconcileError, is_refusal, made_by_us, while_trying};
 use crate::events::NewEvent;
 use crate::unread::{self, NamespacedName};
 
@@ -36,15 +36,6 @@ impl Outcome {
             Self::Known => replaces,
         }
     }
-}
-
-/// Whether a request is refused again whenever it is sent again: not one that comes too often, or without a token that is valid now.
-fn is_refusal(code: u16) -> bool {
-    const UNAUTHORIZED: u16 = 401;
-    const TIMED_OUT: u16 = 408;
-    const CONFLICT: u16 = 409;
-    const TOO_MANY: u16 = 429;
-    (400..500).contains(&code) && ![UNAUTHORIZED, TIMED_OUT, CONFLICT, TOO_MANY].contains(&code)
 }
 
 /// Makes a record before its machine is started, and has those of earlier starts deleted, which no instance names any more. Says
@@ -129,16 +120,6 @@ mod tests {
         }
         assert!(!Outcome::Known.drops_earlier(2, false), "the same again");
         assert!(Outcome::Known.drops_earlier(2, true), "the start before this one did not come to it");
-    }
-
-    #[test]
-    fn only_what_is_refused_for_good_is_a_refusal() {
-        for code in [400, 403, 404, 405, 413, 422] {
-            assert!(is_refusal(code), "{code}");
-        }
-        for code in [401, 408, 409, 429, 500, 503] {
-            assert!(!is_refusal(code), "{code}");
-        }
     }
 
     #[test]

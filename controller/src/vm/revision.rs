@@ -47,11 +47,18 @@ pub(super) fn is_of(revision: &ControllerRevision, vm: &VirtualMachine) -> bool 
     vm.metadata.uid.as_ref().is_some_and(|uid| controllers.any(|owner| owner == uid))
 }
 
-/// Whether the template of a machine is another one than at the start. As JSON: what is left out and what is empty are the
-/// same there.
+/// Whether the template of a machine, or what it is sized by, is another one than at the start. As JSON: what is left out and
+/// what is empty are the same there.
 pub(super) fn differs(started: &VirtualMachineSpec, now: &VirtualMachineSpec) -> bool {
-    let template = |spec: &VirtualMachineSpec| -> Option<Value> { serde_json::to_value(&spec.template.spec).ok() };
-    template(started) != template(now)
+    let made_of = |spec: &VirtualMachineSpec| -> Option<Value> {
+        serde_json::to_value([
+            serde_json::to_value(&spec.template.spec).ok()?,
+            serde_json::to_value(&spec.instancetype).ok()?,
+            serde_json::to_value(&spec.preference).ok()?,
+        ])
+        .ok()
+    };
+    made_of(started) != made_of(now)
 }
 
 #[cfg(test)]
@@ -112,6 +119,9 @@ mod tests {
         now.run_strategy = Some("Halted".to_owned());
         now.template.metadata = serde_json::from_value(json!({"labels": {"app": "web"}})).unwrap();
         assert!(!differs(&started, &now));
+        now.instancetype = serde_json::from_value(json!({"name": "u1.small"})).unwrap();
+        assert!(differs(&started, &now), "another size");
+        now.instancetype = None;
         now.template.spec.as_mut().unwrap().hostname = Some("web".to_owned());
         assert!(differs(&started, &now));
     }

@@ -203,8 +203,9 @@ pub(super) fn needs_restart(world: &World, vmi: &VirtualMachineInstance) -> bool
     if !is_newer(&world.vm, vmi) || Phase::of(vmi).is_final() {
         return false;
     }
-    // What it was started from is not asked any more; and with its end it is done.
-    if ends(world) {
+    // What it was started from is not asked any more; and with its end it is done. Without its instancetype it is not known what
+    // would be started.
+    if ends(world) || world.sizes.problem.is_some() {
         let reported = world.vm.status.as_ref().map_or(&[][..], |status| &status.conditions);
         return conditions::find(reported, VmConditionType::RestartRequired).is_some();
     }

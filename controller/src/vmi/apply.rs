@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::decide::{Decision, Step, World};
 use super::{fields, leaving, out_of_memory, start, status};
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, observed_versions, while_trying};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, is_refusal, made_by_us, observed_versions, while_trying};
 use crate::events::{EventReason, NewEvent};
 use crate::reconcilers::Leader;
 use crate::stores::{Cached, Instances, Pods};
@@ -25,7 +25,9 @@ pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -
     let (context, vmi) = (&leader.context, &world.vmi);
     let object = NamespacedName::of(&vmi.metadata)?;
     record_end(leader, vmi, leaving::ended(vmi));
-    for step in &decision.steps {
+    let (of_pod, steps): (Vec<_>, Vec<_>) =
+        decision.steps.iter().partition(|step| matches!(step, Step::AnnotatePod { .. }));
+    for step in steps {
         if let Err(error) = take(leader, vmi, step, object).await {
             // What could not be done is written in the status, for an event is soon forgotten; and once as an event.
             if let (Some(failure), Some(message)) = (failure_of(step), error.message()) {
@@ -47,6 +49,10 @@ pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -
     });
     for event in reported.chain(out_of_memory::event(vmi, decision)) {
         context.record(&vmi.object_ref(&()), event);
+    }
+    // Last: no report waits for a pod that cannot be written.
+    for step in of_pod {
+        take(leader, vmi, step, object).await?;
     }
     Ok(())
 }
@@ -116,8 +122,8 @@ async fn take(
             Err(kube::Error::Api(status)) if status.is_already_exists() => is_this_one(leader, &pods, pod, uid).await?,
             Err(error) => return Err(while_trying("create the launcher pod")(error)),
         },
-        Step::DeletePod { name, uid } => {
-            if delete(&pods, name, uid).await? {
+        Step::DeletePod { name, uid, grace_seconds } => {
+            if delete(&pods, name, uid, *grace_seconds).await? {
                 let note = format!("deleted the pod {name}");
                 let events = [Some(NewEvent::normal(Reason::SuccessfulDelete, note)), leaving::shutting_down(vmi)];
                 events.into_iter().flatten().for_each(|event| context.record(&vmi.object_ref(&()), event));
@@ -126,7 +132,7 @@ async fn take(
         Step::ReplaceRejectedPod { name, uid: pod_uid, why } => {
             // First: without it the pod would pass for one that a user removed.
             leader.histories.rejected(uid);
-            if delete(&pods, name, pod_uid).await? {
+            if delete(&pods, name, pod_uid, None).await? {
                 let note = format!("the kubelet rejected the pod {name}, and another one is created: {why}");
                 context.record(&vmi.object_ref(&()), NewEvent::warning(Reason::FailedCreate, note));
             }
@@ -176,10 +182,11 @@ async fn is_this_one(leader: &Leader, pods: &Api<Pod>, wanted: &Pod, uid: &str) 
     Ok(())
 }
 
-/// Deletes this very pod; returns whether it was there.
-async fn delete(pods: &Api<Pod>, name: &str, uid: &str) -> Result<bool, ReconcileError> {
+/// Deletes this very pod, with so many seconds or its own; returns whether it was there.
+async fn delete(pods: &Api<Pod>, name: &str, uid: &str, grace_seconds: Option<i64>) -> Result<bool, ReconcileError> {
     let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-    let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
+    let grace_period_seconds = grace_seconds.and_then(|seconds| u32::try_from(seconds).ok());
+    let params = DeleteParams { preconditions: Some(only_this), grace_period_seconds, ..DeleteParams::default() };
     match pods.delete(name, &params).await {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
@@ -253,7 +260,7 @@ fn annotated(context: &Context, vmi: &VirtualMachineInstance, written: kube::Res
     match written {
         Ok(()) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_invalid() || status.is_forbidden() => {
+        Err(kube::Error::Api(status)) if is_refusal(status.code) => {
             let note = format!("could not change the annotations of the pod for a descheduler: {}", status.message);
             context.record(&vmi.object_ref(&()), NewEvent::warning(Reason::FailedUpdate, note));
             Ok(())

@@ -30,7 +30,7 @@ use super::status::Parts;
 use super::{place, readiness, start, status};
 use crate::data_volumes::{self, ProgressByName};
 use crate::descheduler::{self, Changes};
-use crate::pod::{LauncherImage, PodRefusal};
+use crate::pod::{self, LauncherImage, PodRefusal};
 
 /// How long a pod that is over is given for the node agent's last report, before the pod alone decides.
 pub const LAST_REPORT: Duration = Duration::from_secs(5);
@@ -94,6 +94,8 @@ pub enum Step {
         name: String,
         /// Its UID.
         uid: String,
+        /// How long it has, seconds, if that is more than its own specification says.
+        grace_seconds: Option<i64>,
     },
     /// Remove a pod that its kubelet rejected; another one follows.
     ReplaceRejectedPod {
@@ -104,7 +106,7 @@ pub enum Step {
         /// The kubelet's message.
         why: String,
     },
-    /// Change the annotations of the pod that a descheduler reads.
+    /// Change the annotations of the pod that a descheduler reads, once the status is written.
     AnnotatePod {
         /// Its name.
         name: String,
@@ -186,7 +188,8 @@ fn steps(case: Case<'_>) -> Vec<Step> {
 fn leave(case: &Case<'_>) -> Option<Step> {
     if let Some(pod) = &case.world.pod {
         let (name, uid) = of_living(pod)?;
-        return Some(Step::DeletePod { name, uid });
+        let grace_seconds = pod::prolonged_grace_seconds(&case.world.vmi, pod);
+        return Some(Step::DeletePod { name, uid, grace_seconds });
     }
     let finalizers = case.world.vmi.metadata.finalizers.clone().unwrap_or_default();
     if case.may_run_for.is_some() || !finalizers.iter().any(|name| is_ours(name)) {

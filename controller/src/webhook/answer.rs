@@ -1,19 +1,18 @@
 //! From what was found to what the API server answers its client.
 
 use garboard_api::Fault;
+use garboard_api::fault::{MOST_LISTED, in_one_line};
 use kube::core::Status;
 use kube::core::admission::AdmissionResponse;
 use kube::core::response::{StatusCause, StatusDetails};
 
-/// The most faults in an answer, as in KubeVirt.
-const MOST_CAUSES: usize = 10;
 /// HTTP's status for an object that was understood and is not right.
 const UNPROCESSABLE: u16 = 422;
 const FORBIDDEN: u16 = 403;
 
 /// A refusal with its causes: code 422, reason `Invalid`.
 pub(super) fn refuse(response: AdmissionResponse, faults: &[Fault]) -> AdmissionResponse {
-    let causes = faults.iter().take(MOST_CAUSES).map(|fault| StatusCause {
+    let causes = faults.iter().take(MOST_LISTED).map(|fault| StatusCause {
         reason: fault.code.reason().to_owned(),
         message: cause(fault),
         field: fault.field.clone(),
@@ -26,7 +25,9 @@ pub(super) fn refuse(response: AdmissionResponse, faults: &[Fault]) -> Admission
         causes: causes.collect(),
         retry_after_seconds: 0,
     };
-    let status = Status::failure(&message(faults), "Invalid").with_code(UNPROCESSABLE).with_details(details);
+    let status = Status::failure(&in_one_line(faults, ToString::to_string), "Invalid")
+        .with_code(UNPROCESSABLE)
+        .with_details(details);
     denied(response, status)
 }
 
@@ -51,19 +52,9 @@ pub(super) fn denied(mut response: AdmissionResponse, status: Status) -> Admissi
     response
 }
 
-/// All faults in one line, as KubeVirt has its messages.
-fn message(faults: &[Fault]) -> String {
-    let texts: Vec<String> = faults.iter().take(MOST_CAUSES).map(ToString::to_string).collect();
-    let more = match faults.len().saturating_sub(MOST_CAUSES) {
-        0 => String::new(),
-        more => format!(", and {more} more validation errors"),
-    };
-    texts.join(", ") + &more
-}
-
 /// Warnings that `kubectl` shows. The API server cuts them at 256 characters each, and all at 4096.
 pub(super) fn warn(mut response: AdmissionResponse, warnings: &[Fault]) -> AdmissionResponse {
-    let texts: Vec<String> = warnings.iter().take(MOST_CAUSES).map(ToString::to_string).collect();
+    let texts: Vec<String> = warnings.iter().take(MOST_LISTED).map(ToString::to_string).collect();
     response.warnings = Some(texts).filter(|texts| !texts.is_empty());
     response
 }
@@ -91,10 +82,9 @@ mod tests {
             }),
         ];
         for (count, text) in table {
-            assert_eq!(message(&faults[..count]), text);
+            assert_eq!(refuse(AdmissionResponse::invalid(""), &faults[..count]).result.message, text);
         }
-        let request = AdmissionResponse::invalid("");
-        let response = refuse(request, &faults);
+        let response = refuse(AdmissionResponse::invalid(""), &faults);
         assert_eq!((response.result.code, response.result.reason.as_str()), (422, "Invalid"));
         assert_eq!(response.result.details.map(|details| details.causes.len()), Some(10));
     }

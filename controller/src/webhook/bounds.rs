@@ -89,6 +89,14 @@ impl Limits {
     };
     /// Evictions ask the API server, and wait for it: they have turns of their own, and take none of others'.
     pub(crate) const EVICTIONS: Self = Self { at_once: 64, bytes: 4 << 20, ..Self::USUAL };
+    /// A page of a list is converted at once, 500 objects where the client asks for pages. API servers wait half a minute for it.
+    pub(crate) const CONVERSIONS: Self = Self {
+        at_once: 2,
+        largest: 32 << 20,
+        reading: Duration::from_secs(10),
+        judging: Duration::from_secs(15),
+        ..Self::USUAL
+    };
 }
 
 /// Only requests of a known path are read; each takes its turn when it was read.

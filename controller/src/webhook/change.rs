@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use garboard_api::defaults::GRACE_PERIOD_SECONDS;
 use garboard_api::validate::RESERVED_LABELS;
 use garboard_api::{Fault, FaultCode, FieldPath, selector};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -31,11 +30,11 @@ pub(super) fn is_of_metadata_only(request: &Request) -> bool {
 /// The time that a guest has to shut down.
 const GRACE: &str = "terminationGracePeriodSeconds";
 
-/// An instance is what its guest was started with: its specification does not change, except that the controller may leave it
-/// less time to shut down. Its status is Garboard's.
+/// An instance is what its guest was started with: its specification does not change, except that the controller may give it
+/// another time to shut down, as a stop asks for. Its status is Garboard's.
 pub(super) fn of_instance(old: &DynamicObject, new: &DynamicObject, writer: Writer) -> Result<(), Denial> {
     let (before, after) = (old.data.get("spec"), new.data.get("spec"));
-    let judged = if writer == Writer::Controller { unshortened(before, after) } else { after.cloned() };
+    let judged = if writer == Writer::Controller { with_time_of(before, after) } else { after.cloned() };
     if let Some(path) = difference(before, judged.as_ref(), FieldPath::from("spec")) {
         let fault = Fault::new(path, FaultCode::Invalid, "a machine that runs keeps what it was started with");
         let advice = "change the VirtualMachine it was made from, and restart that";
@@ -76,16 +75,12 @@ pub(super) fn of_selector(request: &Request) -> Option<Fault> {
     Some(fault.instead("make another pool"))
 }
 
-/// The specification after a change, with the time of before if it was shortened.
-fn unshortened(before: Option<&Value>, after: Option<&Value>) -> Option<Value> {
+/// The specification after a change, with the time of before if it has one.
+fn with_time_of(before: Option<&Value>, after: Option<&Value>) -> Option<Value> {
     let written = |spec: Option<&Value>| spec.and_then(|spec| spec.get(GRACE)).cloned();
-    let own = written(before).map_or(Some(i64::from(GRACE_PERIOD_SECONDS)), |own| own.as_i64());
-    let is_shorter = match (own, written(after).and_then(|seconds| seconds.as_i64())) {
-        (Some(own), Some(seconds)) => (0..own).contains(&seconds),
-        (None, _) | (_, None) => false,
-    };
+    let is_a_time = written(after).and_then(|seconds| seconds.as_i64()).is_some_and(|seconds| seconds >= 0);
     let mut judged = after.cloned()?;
-    if let Some(fields) = judged.as_object_mut().filter(|_| is_shorter) {
+    if let Some(fields) = judged.as_object_mut().filter(|_| is_a_time) {
         match written(before) {
             Some(own) => drop(fields.insert(GRACE.to_owned(), own)),
             None => drop(fields.remove(GRACE)),

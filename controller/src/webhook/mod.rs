@@ -4,6 +4,7 @@
 //!   API server ─ POST /mutate/RANDOM   ─► structure and rules; what is left out is filled in
 //!              ─ POST /validate/RANDOM ─► rules again, after all other webhooks; what may change
 //!              ─ POST /evict/RANDOM    ─► whether a drain may power a guest down
+//!              ─ POST /convert/RANDOM  ─► the object in another version of the API
 //! ```
 //!
 //! API servers show no certificate of their own; they are recognised because only they have the [`paths`].
@@ -15,6 +16,7 @@
 mod answer;
 pub(crate) mod bounds;
 mod change;
+mod convert;
 pub mod eviction;
 mod given;
 mod kept;
@@ -23,6 +25,7 @@ mod mutate;
 pub mod paths;
 mod presets;
 mod server;
+mod sizes;
 mod validate;
 
 use garboard_api::{ClusterConfig, VirtualMachineInstancePreset};
@@ -32,8 +35,10 @@ use uuid::Uuid;
 
 use crate::stores::ObjectKey;
 
+pub use convert::convert;
 pub use mutate::mutate;
 pub use server::{Readiness, run};
+pub use sizes::Sizes;
 pub use validate::validate;
 
 /// What is asked.
@@ -49,6 +54,8 @@ pub struct AdmissionContext<'a> {
     pub fresh: Uuid,
     /// The KubeVirt objects that there are.
     pub kubevirts: &'a [ObjectKey],
+    /// The instancetype and the preference of the machine that is judged.
+    pub sizes: &'a Sizes,
     /// The presets of the namespace, where a new instance is to be filled in.
     pub presets: &'a [VirtualMachineInstancePreset],
 }
@@ -87,3 +94,5 @@ impl AdmissionContext<'_> {
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_sizes;

@@ -2,8 +2,8 @@
 
 use garboard_api::metadata::finalizer;
 use garboard_api::v1::{Firmware, non_empty};
-use garboard_api::validate::{Object, review};
-use garboard_api::{Identity, VirtualMachine, default_vm, default_vmi, merge};
+use garboard_api::validate::{Object, review_sized};
+use garboard_api::{Identity, VirtualMachine, default_vm, default_vmi, instancetype, merge};
 use garboard_plan::FirmwareIdentity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::admission::{AdmissionResponse, Operation};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::answer::{refuse, warn};
 use super::given::{Given, with_presets};
-use super::{AdmissionContext, Request, kept};
+use super::{AdmissionContext, Request, kept, sizes};
 
 /// Answers a request of `/mutate`; `now` is when.
 #[must_use]
@@ -22,14 +22,23 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
     if object.metadata.deletion_timestamp.is_some() || is_untouched(request) {
         return response;
     }
-    let manifest = serde_json::to_value(object).unwrap_or_default();
-    let Given { manifest: written, warnings } = match with_presets(&manifest, request, context) {
+    let original = serde_json::to_value(object).unwrap_or_default();
+    if let Some(fault) = &context.sizes.fault {
+        return refuse(response, std::slice::from_ref(fault));
+    }
+    let Given { manifest, warnings } = match with_presets(&original, request, context) {
         Ok(given) => given,
         Err(conflict) => return refuse(response, &[*conflict]),
     };
-    let admission = review(&written, context.config);
-    if !admission.faults.is_empty() {
-        return warn(refuse(response, &admission.faults), &admission.warnings);
+    let written = match &context.sizes.inferred {
+        Some(names) => changed(&manifest, names),
+        None => manifest,
+    };
+    let admission = review_sized(&written, context.config, &context.sizes.sizing);
+    let mut faults = admission.faults;
+    faults.extend(sizes::renamed(request));
+    if !faults.is_empty() {
+        return warn(refuse(response, &faults), &admission.warnings);
     }
     let mut response = warn(response, &warnings);
     if matches!(admission.object, Some(Object::VirtualMachine(_))) {
@@ -43,12 +52,19 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
         }
         Some(Object::ReplicaSet(set)) => Ok(replicas(&written, set.spec.replicas)),
         Some(Object::Pool(pool)) => Ok(replicas(&written, pool.spec.replicas)),
-        Some(Object::VirtualMachineInstance(_) | Object::Preset(_) | Object::KubeVirt(_)) | None => Ok(None),
+        Some(
+            Object::VirtualMachineInstance(_)
+            | Object::Preset(_)
+            | Object::KubeVirt(_)
+            | Object::Instancetype(_)
+            | Object::Preference(_),
+        )
+        | None => Ok(None),
     };
     match changes.map(|changes| changes.map_or_else(|| written.clone(), |changes| changed(&written, &changes))) {
-        Ok(filled) if filled == manifest => response,
+        Ok(filled) if filled == original => response,
         Ok(filled) => {
-            let patch = json_patch::diff(&manifest, &filled);
+            let patch = json_patch::diff(&original, &filled);
             response.with_patch(patch).unwrap_or_else(|error| AdmissionResponse::invalid(error.to_string()))
         }
         Err(error) => AdmissionResponse::invalid(format!("the object cannot be filled in: {error}")),
@@ -69,6 +85,10 @@ fn is_untouched(request: &Request) -> bool {
 fn machine(written: &Value, context: &AdmissionContext<'_>, request: &Request) -> serde_json::Result<Option<Value>> {
     let mut vm: VirtualMachine = serde_json::from_value(written.clone())?;
     let before = serde_json::to_value(&vm)?;
+    // Before the defaults of the cluster: what the preference prefers.
+    if let Some(preference) = &context.sizes.sizing.preference {
+        instancetype::settle(&mut vm, preference);
+    }
     default_vm(&mut vm, context.config);
     // What was stored while no webhook judged may be unreadable; it may still be corrected.
     let old = request.old_object.as_ref().and_then(|old| serde_json::to_value(old).ok());

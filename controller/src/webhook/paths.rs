@@ -1,7 +1,8 @@
 //! The paths of the webhooks. Their last segments are random, and stand in the webhook configurations, which API servers and
 //! administrators read: who does not know them is answered 404 before anything of a request is read. Each webhook has a
 //! segment of its own, because the API server shows the path of a webhook that it could not reach to the client that it
-//! refuses for that; a client is not refused where `evict` cannot be reached, and sees no path.
+//! refuses for that; a client is not refused where `evict` cannot be reached, and sees no path. The segment of `convert` follows from
+//! the others, one way: a Secret of an earlier version has all that is needed.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +18,21 @@ pub enum Webhook {
     Validate,
     /// Whether a launcher pod may be evicted.
     Evict,
+    /// Converting from one version of the API to another.
+    Convert,
 }
 
 impl Webhook {
-    const ALL: [Self; 3] = [Self::Mutate, Self::Validate, Self::Evict];
+    const ALL: [Self; 4] = [Self::Mutate, Self::Validate, Self::Evict, Self::Convert];
+    /// Those whose segments are in the Secret.
+    const STORED: [Self; 3] = [Self::Mutate, Self::Validate, Self::Evict];
 
     fn name(self) -> &'static str {
         match self {
             Self::Mutate => "mutate",
             Self::Validate => "validate",
             Self::Evict => "evict",
+            Self::Convert => "convert",
         }
     }
 
@@ -42,6 +48,7 @@ pub struct Paths {
     mutate: String,
     validate: String,
     evict: String,
+    convert: String,
 }
 
 /// Without what is secret in them.
@@ -56,7 +63,14 @@ impl Paths {
     #[must_use]
     pub fn random() -> Self {
         let segment = || format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-        Self { mutate: segment(), validate: segment(), evict: segment() }
+        Self::of_segments([segment(), segment(), segment()])
+    }
+
+    /// From those of [`Webhook::STORED`].
+    fn of_segments([mutate, validate, evict]: [String; 3]) -> Self {
+        let half = |segment: &str| Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("convert {segment}").as_bytes());
+        let convert = format!("{}{}", half(&mutate).simple(), half(&evict).simple());
+        Self { mutate, validate, evict, convert }
     }
 
     /// Reads the data of the Secret; none where one is missing, or is nothing that was put there.
@@ -67,13 +81,13 @@ impl Paths {
             let is_ours = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
             is_ours.then(|| text.to_owned())
         };
-        let [mutate, validate, evict] = Webhook::ALL.map(segment);
-        Some(Self { mutate: mutate?, validate: validate?, evict: evict? })
+        let [mutate, validate, evict] = Webhook::STORED.map(segment);
+        Some(Self::of_segments([mutate?, validate?, evict?]))
     }
 
     /// For the data of the Secret.
     pub fn write(&self) -> impl Iterator<Item = (String, ByteString)> + '_ {
-        Webhook::ALL.iter().map(|each| (each.field(), ByteString(self.segment(*each).as_bytes().to_vec())))
+        Webhook::STORED.iter().map(|each| (each.field(), ByteString(self.segment(*each).as_bytes().to_vec())))
     }
 
     /// The path of a webhook.
@@ -102,6 +116,7 @@ impl Paths {
             Webhook::Mutate => &self.mutate,
             Webhook::Validate => &self.validate,
             Webhook::Evict => &self.evict,
+            Webhook::Convert => &self.convert,
         }
     }
 }
@@ -127,12 +142,18 @@ mod tests {
             assert!(!paths.has(&format!("{path}0")) && !paths.has(&path.replace(webhook.name(), "x")), "{path}");
         }
         assert!(!paths.has(&format!("/evict/{}", paths.mutate)), "one webhook's segment opened another");
+        for segment in [&paths.mutate, &paths.validate, &paths.evict] {
+            assert!(
+                !paths.of(Webhook::Convert).contains(&segment[..16]),
+                "a segment is part of the one that follows from it"
+            );
+        }
     }
 
     #[test]
     fn paths_without_a_segment_are_answered_as_long_as_there_is_none() {
         let paths = Paths::random();
-        for path in ["/mutate", "/validate", "/evict"] {
+        for path in ["/mutate", "/validate", "/evict", "/convert"] {
             assert!(Paths::are_known(None, path) && !Paths::are_known(Some(&paths), path), "{path}");
         }
         let path = paths.of(Webhook::Evict);

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -16,6 +17,7 @@ use garboard_api::VirtualMachineInstancePreset;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionResponse, AdmissionReview, Operation};
+use kube::core::conversion::{ConversionRequest, ConversionReview};
 use tokio::sync::watch;
 use tracing::{Instrument, Span};
 use uuid::Uuid;
@@ -24,7 +26,7 @@ use super::bounds::{Limits, bounded};
 use super::listener::{Listener, Places};
 use super::paths::Paths;
 use super::presets::KnownPresets;
-use super::{AdmissionContext, Request, eviction, mutate, validate};
+use super::{AdmissionContext, Request, convert, eviction, mutate, sizes, validate};
 use crate::certificates::serving::{follow, tls};
 use crate::context::Context;
 use crate::shutdown::Stages;
@@ -67,11 +69,14 @@ pub async fn run(
         .route("/validate", post(answer_validate))
         .route("/validate/{random}", post(answer_validate))
         .with_state(context.clone());
+    let conversions =
+        Router::new().route("/convert", post(answer_convert)).route("/convert/{random}", post(answer_convert));
     let evictions = Router::new()
         .route("/evict", post(answer_evict))
         .route("/evict/{random}", post(answer_evict))
         .with_state(context);
     let routes = bounded(routes, Limits::USUAL).merge(bounded(evictions, Limits::EVICTIONS));
+    let routes = routes.merge(bounded(conversions, Limits::CONVERSIONS));
     let routes = stages.closing(guarded(routes, paths));
     let handshakes = RustlsAcceptor::new(tls).handshake_timeout(Places::USUAL.handshake);
     let handle = Handle::new();
@@ -112,6 +117,7 @@ async fn answer_evict(
     State(serving): State<Arc<Serving>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
+    let began = Instant::now();
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
     let judging = async {
         let response = eviction::evict(&serving.context, &request).await;
@@ -119,6 +125,17 @@ async fn answer_evict(
         response
     };
     let response = judging.instrument(span(&request)).await;
+    serving.context.metrics.admissions.evict.observe(began.elapsed().as_secs_f64());
+    Ok(Json(response.into_review()))
+}
+
+async fn answer_convert(Json(review): Json<ConversionReview>) -> Result<Json<ConversionReview>, StatusCode> {
+    let request = ConversionRequest::from_review(review).map_err(|_| StatusCode::BAD_REQUEST)?;
+    let (uid, version) = (request.uid.clone(), request.desired_api_version.clone());
+    let response = judged(|| convert(request))?;
+    if response.converted_objects.is_empty() {
+        tracing::info!(uid, version, reason = response.result.message, "conversion refused");
+    }
     Ok(Json(response.into_review()))
 }
 
@@ -126,26 +143,33 @@ async fn answer_mutate(
     State(serving): State<Arc<Serving>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
-    let now = jiff::Timestamp::now();
+    let (began, now) = (Instant::now(), jiff::Timestamp::now());
+    let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
     let presets = Some(&serving.presets);
-    answer(&serving.context, presets, review, |request, context| mutate(request, context, now)).await
+    let answered = answer(&serving.context, presets, request, |request, context| mutate(request, context, now)).await;
+    serving.context.metrics.admissions.mutate.observe(began.elapsed().as_secs_f64());
+    answered
 }
 
 async fn answer_validate(
     State(serving): State<Arc<Serving>>,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
+    let began = Instant::now();
+    let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
     // What presets give is written by then.
-    answer(&serving.context, None, review, validate).await
+    let answered = answer(&serving.context, None, request, validate).await;
+    serving.context.metrics.admissions.validate.observe(began.elapsed().as_secs_f64());
+    answered
 }
 
 async fn answer(
     context: &Context,
     presets: Option<&KnownPresets>,
-    review: AdmissionReview<DynamicObject>,
+    request: Request,
     judge: impl FnOnce(&Request, &AdmissionContext<'_>) -> AdmissionResponse,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
-    let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
+    let sizes = sizes::prepare(&context.client, &request).await;
     let settings = context.settings.borrow().clone();
     let objects = settings.object.iter();
     let kubevirts: Vec<ObjectKey> = objects
@@ -157,6 +181,7 @@ async fn answer(
         namespace: &context.namespace,
         fresh: Uuid::new_v4(),
         kubevirts: &kubevirts,
+        sizes: &sizes,
         presets: &presets,
     };
     let response = span(&request).in_scope(|| {
@@ -201,9 +226,9 @@ fn log(request: &Request, response: &AdmissionResponse) {
 }
 
 /// A panic ends this request, which the API server then refuses, and no other.
-fn judged(judge: impl FnOnce() -> AdmissionResponse) -> Result<AdmissionResponse, StatusCode> {
+fn judged<T>(judge: impl FnOnce() -> T) -> Result<T, StatusCode> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(judge)).map_err(|_| {
-        tracing::error!("admission review panicked");
+        tracing::error!("the review of a request panicked");
         StatusCode::INTERNAL_SERVER_ERROR
     })
 }
@@ -225,7 +250,8 @@ mod tests {
 
     #[test]
     fn a_panic_ends_the_request_that_it_happened_in() {
-        assert_eq!(judged(|| panic!("on purpose")).unwrap_err(), StatusCode::INTERNAL_SERVER_ERROR);
+        let panicked = judged::<AdmissionResponse>(|| panic!("on purpose"));
+        assert_eq!(panicked.unwrap_err(), StatusCode::INTERNAL_SERVER_ERROR);
         assert!(judged(|| AdmissionResponse::invalid("no")).is_ok());
     }
 

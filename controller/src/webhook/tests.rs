@@ -5,10 +5,10 @@ use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionResponse, AdmissionReview};
 use serde_json::{Value, json};
 
-use super::{AdmissionContext, Request, mutate, validate};
+use super::{AdmissionContext, Request, Sizes, mutate, validate};
 use crate::stores::ObjectKey;
 
-fn machine() -> Value {
+pub(super) fn machine() -> Value {
     json!({
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm", "namespace": "ns"},
         "spec": {"runStrategy": "Always", "template": {"spec": {"domain": {
@@ -41,7 +41,15 @@ fn request(user: &str, object: &Value, old: Option<&Value>) -> Request {
 
 fn ask(
     judge: impl Fn(&Request, &AdmissionContext<'_>) -> AdmissionResponse,
+    asked: (&str, &Value, Option<&Value>),
+) -> AdmissionResponse {
+    ask_sized(judge, asked, &Sizes::default())
+}
+
+pub(super) fn ask_sized(
+    judge: impl Fn(&Request, &AdmissionContext<'_>) -> AdmissionResponse,
     (user, object, old): (&str, &Value, Option<&Value>),
+    sizes: &Sizes,
 ) -> AdmissionResponse {
     let config = ClusterConfig::offline();
     let kubevirts = [ObjectKey::new("kubevirt", "first")];
@@ -50,6 +58,7 @@ fn ask(
         namespace: "garboard",
         fresh: uuid::Uuid::from_u128(7),
         kubevirts: &kubevirts,
+        sizes,
         presets: &[],
     };
     judge(&request(user, object, old), &context)
@@ -59,8 +68,14 @@ fn ask(
 fn with_presets(object: &Value, presets: &[Value]) -> (Result<Value, String>, Vec<String>) {
     let config = ClusterConfig::offline();
     let presets: Vec<_> = presets.iter().map(|each| serde_json::from_value(each.clone()).unwrap()).collect();
-    let fresh = uuid::Uuid::from_u128(7);
-    let context = AdmissionContext { config: &config, namespace: "garboard", fresh, kubevirts: &[], presets: &presets };
+    let context = AdmissionContext {
+        config: &config,
+        namespace: "garboard",
+        fresh: uuid::Uuid::from_u128(7),
+        kubevirts: &[],
+        sizes: &Sizes::default(),
+        presets: &presets,
+    };
     let response = mutate(&request("me", object, None), &context, jiff::Timestamp::UNIX_EPOCH);
     let warnings = response.warnings.clone().unwrap_or_default();
     if !response.allowed {
@@ -272,15 +287,15 @@ fn what_a_guest_was_started_with_does_not_change() {
 }
 
 #[test]
-fn the_controller_alone_may_leave_a_guest_less_time() {
+fn the_controller_alone_may_give_a_guest_another_time() {
     let mut written = filled(&instance());
     written["spec"]["terminationGracePeriodSeconds"] = json!(45);
-    leaves_less_time(&filled(&instance()), 30);
-    leaves_less_time(&written, 45);
+    has_another_time(&filled(&instance()), 30);
+    has_another_time(&written, 45);
 }
 
 /// `own`: what it has, written or not.
-fn leaves_less_time(old: &Value, own: i64) {
+fn has_another_time(old: &Value, own: i64) {
     let with = |seconds: Value| {
         let mut new = old.clone();
         new["spec"]["terminationGracePeriodSeconds"] = seconds;
@@ -292,7 +307,8 @@ fn leaves_less_time(old: &Value, own: i64) {
     let table = [
         (controller, with(json!(0)), ""),
         (controller, with(json!(own - 1)), ""),
-        (controller, with(json!(own + 1)), "spec.terminationGracePeriodSeconds: "),
+        (controller, with(json!(own + 1)), ""),
+        ("me", with(json!(own + 1)), "spec.terminationGracePeriodSeconds: "),
         (controller, with(json!(-1)), "spec.terminationGracePeriodSeconds: "),
         (controller, with(Value::Null), "spec.terminationGracePeriodSeconds: "),
         (controller, and_more, "spec.domain.memory.guest: "),

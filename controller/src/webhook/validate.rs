@@ -1,11 +1,11 @@
 //! Judging an object as it would be stored. Pure.
 
-use garboard_api::validate::{Object, review};
+use garboard_api::validate::{Object, review_sized};
 use garboard_api::{Fault, FaultCode, FieldPath};
 use kube::core::admission::{AdmissionResponse, Operation};
 
 use super::answer::{forbid, refuse, warn};
-use super::{AdmissionContext, Request, change, kept};
+use super::{AdmissionContext, Request, change, kept, sizes};
 use crate::stores::ObjectKey;
 
 /// Answers a request of `/validate`.
@@ -35,8 +35,10 @@ pub fn validate(request: &Request, context: &AdmissionContext<'_>) -> AdmissionR
             None => response,
         };
     }
-    let admission = review(&serde_json::to_value(object).unwrap_or_default(), context.config);
+    let written = serde_json::to_value(object).unwrap_or_default();
+    let admission = review_sized(&written, context.config, &context.sizes.sizing);
     let mut faults = admission.faults;
+    faults.extend(sizes::renamed(request));
     faults.extend(kept);
     faults.extend(change::of_selector(request));
     if matches!(admission.object, Some(Object::KubeVirt(_))) {

@@ -19,21 +19,22 @@ use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::credentials::Token;
 use crate::forward::{self, Body, ready};
 use crate::guard::{self, Hosts};
-use crate::looking::{self, Looking};
+use crate::looking::{self, DIAGNOSED_WITHIN, Looking};
 use crate::patient::Writing;
 use crate::places::{Place, Places};
 use crate::refusal::Refusal;
 use crate::upstream::ApiServer;
 
-/// Connections at once. A tab has three for its watches, one for each console and screen, and six at most for what it asks.
-const MOST_CONNECTIONS: usize = 1024;
-/// Of these, so many whose token no API server has taken yet.
+/// Connections at once whose token the API server has taken. A tab has three for its watches, one for each console and screen, and six at
+/// most for what it asks.
+const MOST_KNOWN: usize = 768;
+/// Others at once. One more has the place of the first of these.
 const MOST_STRANGERS: usize = 256;
 /// How long the handshake of TLS may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -82,7 +83,7 @@ impl Server {
             hosts,
             api: Arc::new(api),
             garboard: garboard.into(),
-            places: Places::new(MOST_CONNECTIONS, MOST_STRANGERS),
+            places: Places::new(MOST_KNOWN, MOST_STRANGERS),
             diagnoses: Arc::new(Semaphore::new(DIAGNOSES)),
             questions: Arc::new(Semaphore::new(QUESTIONS)),
         })
@@ -95,18 +96,21 @@ impl Server {
                 sleep(PAUSE).await;
                 continue;
             };
-            // One that has no place is closed at once: a handshake would be work for it.
-            let Some(place) = self.places.take() else { continue };
-            let acceptor = TlsAcceptor::from(shown.borrow().clone());
-            drop(tokio::spawn(Arc::clone(&self).connection(stream, acceptor, place)));
+            let (place, acceptor) = (Arc::new(self.places.take()), TlsAcceptor::from(shown.borrow().clone()));
+            let serving = Arc::clone(&self).connection(stream, acceptor, Arc::clone(&place));
+            drop(tokio::spawn(async move {
+                tokio::select! {
+                    () = serving => {}
+                    () = place.is_gone() => {}
+                }
+            }));
         }
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, acceptor: TlsAcceptor, place: Place) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, acceptor: TlsAcceptor, place: Arc<Place>) {
         // What a person types in a console does not wait for more.
         let _ = stream.set_nodelay(true);
         let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
-        let place = Arc::new(place);
         let service = service_fn(move |request: Request<Incoming>| {
             let (server, place) = (Arc::clone(&self), Arc::clone(&place));
             async move { Ok::<_, Infallible>(server.answer(request, place).await) }
@@ -178,6 +182,7 @@ impl Server {
             namespace,
             garboard: Arc::clone(&self.garboard),
             questions: Arc::clone(&self.questions),
+            until: Instant::now() + DIAGNOSED_WITHIN,
             read: AtomicUsize::new(0),
         };
         let judged = tokio::task::spawn_blocking(move || {

@@ -38,6 +38,10 @@ async fn head(stream: &mut (impl AsyncRead + Unpin)) -> String {
 
 impl World {
     async fn answering(answer: &'static str) -> Self {
+        Self::with_places(answer, Places::new(MOST_KNOWN, MOST_STRANGERS)).await
+    }
+
+    async fn with_places(answer: &'static str, places: Places) -> Self {
         let (of_server, of_client) = both(&pair());
         let (of_server, of_client) = (Arc::new(of_server), Arc::new(of_client));
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -64,7 +68,8 @@ impl World {
         let api = ApiServer::new("localhost", api_port, watch::channel(Arc::clone(&of_client)).1).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let server = Server::new(Hosts::new("garboard-dashboard", "garboard", &[]), api, "garboard");
+        let mut server = Server::new(Hosts::new("garboard-dashboard", "garboard", &[]), api, "garboard");
+        Arc::get_mut(&mut server).unwrap().places = places;
         drop(tokio::spawn(server.serve(listener, watch::channel(of_server).1)));
         Self { port, browser: of_client, asked }
     }
@@ -190,13 +195,46 @@ async fn a_redirection_is_not_handed_back() {
     assert!(answer.starts_with("HTTP/1.1 502 ") && !answer.contains("evil.example"), "{answer}");
 }
 
+const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                         Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\
+                         Sec-WebSocket-Protocol: plain.kubevirt.io\r\n\r\nhello";
+
+/// Connections that say nothing.
+async fn silent(world: &World, count: usize) -> Vec<TcpStream> {
+    let mut all = Vec::new();
+    for _ in 0..count {
+        all.push(TcpStream::connect(("127.0.0.1", world.port)).await.unwrap());
+    }
+    all
+}
+
+#[tokio::test]
+async fn connections_that_say_nothing_keep_nobody_out() {
+    let world = World::with_places(FULL, Places::new(2, 2)).await;
+    let mut silent = silent(&world, 8).await;
+    assert!(world.ask("GET /healthz", "Host: 10.0.0.1:8443\r\n").await.ends_with("ok"));
+    let answer = world.ask(&format!("GET {LIST}"), &format!("{OWN}Authorization: Bearer abc\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(silent[0].read(&mut [0; 1]).await.unwrap_or(0), 0, "it had to give its place away");
+}
+
+#[tokio::test]
+async fn a_console_of_who_is_known_goes_on_while_strangers_connect() {
+    let world = World::with_places(SWITCHING, Places::new(2, 2)).await;
+    let (mut stream, answer) = world.open(CONSOLE).await;
+    assert!(answer.starts_with("http/1.1 101 "), "{answer}");
+    let mut shown = [0; 5];
+    stream.read_exact(&mut shown).await.unwrap();
+    let mut silent = silent(&world, 8).await;
+    assert_eq!(silent[0].read(&mut [0; 1]).await.unwrap_or(0), 0, "it had to give its place away");
+    stream.write_all(b"typed").await.unwrap();
+    stream.read_exact(&mut shown).await.unwrap();
+    assert_eq!(&shown, b"typed");
+}
+
 #[tokio::test]
 async fn a_stream_goes_both_ways_and_its_token_is_no_protocol_of_it() {
-    let world = World::answering(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Protocol: plain.kubevirt.io\r\n\r\nhello",
-    )
-    .await;
+    let world = World::answering(SWITCHING).await;
     let (mut stream, answer) = world.open(CONSOLE).await;
     assert!(answer.starts_with("http/1.1 101 "), "{answer}");
     assert!(answer.contains("sec-websocket-protocol: plain.kubevirt.io\r\n"), "{answer}");

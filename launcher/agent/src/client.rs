@@ -9,6 +9,7 @@ use garboard_plan::InterfacePlan;
 use garboard_protocol::agent::{AgentReply, AgentRequest, InterfaceReply, InterfaceRequest};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::Status;
+use garboard_protocol::record::RunRecord;
 use tokio::net::UnixStream;
 
 use crate::line_socket::{LineError, LineSocket};
@@ -110,6 +111,17 @@ impl AgentClient {
     /// Reports the machine's status.
     pub async fn report(&mut self, status: &Status) -> Result<(), NodeAgentError> {
         match self.ask(&AgentRequest::Report { status: Box::new(status.clone()) }, None).await? {
+            AgentReply::Noted => Ok(()),
+            AgentReply::Refused { reason } => Err(NodeAgentError::Refused { reason }),
+            AgentReply::Plumbed { .. } | AgentReply::Volume | AgentReply::Serving | AgentReply::Connection => {
+                Err(NodeAgentError::Unexpected)
+            }
+        }
+    }
+
+    /// Has the record of a run kept.
+    pub async fn record(&mut self, record: &RunRecord) -> Result<(), NodeAgentError> {
+        match self.ask(&AgentRequest::Record { record: Box::new(record.clone()) }, None).await? {
             AgentReply::Noted => Ok(()),
             AgentReply::Refused { reason } => Err(NodeAgentError::Refused { reason }),
             AgentReply::Plumbed { .. } | AgentReply::Volume | AgentReply::Serving | AgentReply::Connection => {

@@ -81,6 +81,17 @@ pub enum DiskSource {
         /// Whether it may be made.
         create: CreateHostDisk,
     },
+    /// A unit of an iSCSI target. QEMU opens it itself: it has no descriptor.
+    Iscsi {
+        /// Host, in brackets where it is an IPv6 address, and port.
+        portal: String,
+        /// Name of the target.
+        target: String,
+        /// Number of the unit.
+        lun: u32,
+        /// Whether CHAP's user and password are shown to it.
+        chap: bool,
+    },
     /// cloud-init's seed.
     CloudInit {
         /// Which of cloud-init's data sources.

@@ -183,6 +183,11 @@ pub enum DescriptorPurpose {
         /// Number of the queue, from 0.
         queue: u32,
     },
+    /// CHAP's password of a disk on iSCSI, in a memfd.
+    IscsiPassword {
+        /// Name of the disk and of its volume.
+        volume: String,
+    },
     /// Connected unix stream socket whose other end is passt.
     UserNetSocket {
         /// Name of the interface.

@@ -18,6 +18,7 @@ mod clock;
 mod compute;
 mod cpu;
 mod devices;
+mod difference;
 mod disk;
 mod disks;
 mod draft;
@@ -48,6 +49,7 @@ mod unsupported;
 mod usb;
 mod user_network;
 
+pub use difference::{Difference, differences};
 pub use disk::*;
 pub use error::{Fault, PlanError};
 pub use interface::*;

@@ -6,6 +6,7 @@ use std::fmt;
 use garboard_machine::argv::{Properties, Property};
 use garboard_machine::device::Device;
 use garboard_machine::machine::Machine;
+use garboard_machine::object::Object;
 use garboard_machine::pci::{PciMap, PciPlace};
 
 use super::launch::{Descriptor, DescriptorPurpose, FIRST_DESCRIPTOR};
@@ -161,6 +162,7 @@ fn numbers(findings: &mut Vec<Finding>, machine: &Machine, descriptors: &[Descri
     let is_kernel =
         |purpose: &DescriptorPurpose| matches!(purpose, DescriptorPurpose::Kernel | DescriptorPurpose::Initrd);
     used.extend(descriptors.iter().filter(|one| is_kernel(&one.purpose)).map(|one| one.number));
+    used.extend(machine.objects.iter().filter_map(Object::fd));
     let mut opened: BTreeSet<i32> = descriptors.iter().map(|descriptor| descriptor.number).collect();
     for number in used {
         if !opened.remove(&number) {

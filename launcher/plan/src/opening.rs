@@ -39,6 +39,7 @@ impl Base {
             Some(
                 VolumeSource::DataVolume(_)
                 | VolumeSource::HostDisk(_)
+                | VolumeSource::Iscsi(_)
                 | VolumeSource::EmptyDisk(_)
                 | VolumeSource::CloudInitConfigDrive(_)
                 | VolumeSource::CloudInitNoCloud(_)

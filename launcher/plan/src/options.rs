@@ -105,6 +105,9 @@ pub struct VolumeFacts {
     /// Size of the disk that the guest sees, bytes; `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtual_bytes: Option<u64>,
+    /// CHAP's user, of a disk on iSCSI whose Secret has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap_user: Option<String>,
 }
 
 /// Whether `O_DIRECT` works.
@@ -142,6 +145,7 @@ impl VolumeFacts {
             preallocated: false,
             block_sizes: None,
             virtual_bytes: None,
+            chap_user: None,
         }
     }
 }

@@ -125,6 +125,7 @@ impl AgentServer {
             // What was plumbed is remembered here.
             AgentRequest::Sockets { .. } => self.sockets().await,
             AgentRequest::Report { .. } => Ok(AgentReply::Noted.into()),
+            AgentRequest::Record { .. } => anyhow::bail!("on a bare host the files of a run are its record"),
             AgentRequest::Serve => anyhow::bail!("on a bare host clients connect to the control socket itself"),
         }
     }

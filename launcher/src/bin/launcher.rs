@@ -9,6 +9,7 @@ use garboard_launcher::pod::PodPlaces;
 use garboard_launcher::probe::{self, ProbeError};
 use garboard_launcher::relay;
 use garboard_launcher::supervisor::{self, Environment};
+use garboard_launcher::virsh::{self, VirshError};
 use garboard_protocol::backup_hook;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths::Layout;
@@ -23,7 +24,12 @@ use tracing_subscriber::util::SubscriberInitExt;
 const VERSION: &str = garboard_protocol::version!();
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let mut arguments = std::env::args_os();
+    let own = arguments.next().unwrap_or_default();
+    let arguments: Vec<_> = arguments.collect();
+    if Path::new(&own).file_name().is_some_and(|name| name == virsh::NAME) {
+        return read_as_virsh(arguments);
+    }
     if arguments.first().is_some_and(|first| first == ARGUMENT) {
         return ask_guest(arguments);
     }
@@ -79,6 +85,28 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = %ErrorChain(&error), "the supervisor failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Where the machines of a bare host are, if not at their usual place.
+const RUNTIME_VARIABLE: &str = "GARBOARD_RUNTIME_DIR";
+
+/// A reader's `virsh`: over before anything is set up.
+fn read_as_virsh(arguments: Vec<OsString>) -> ExitCode {
+    use std::io::Write;
+    let root = std::env::var_os(RUNTIME_VARIABLE).unwrap_or_else(|| RUN_DIRECTORY.into());
+    let texts: Result<Vec<String>, _> = arguments.into_iter().map(OsString::into_string).collect();
+    let unknown = |text: OsString| VirshError::Unknown(text.to_string_lossy().into_owned());
+    match texts.map_err(unknown).and_then(|texts| virsh::run(Path::new(&root), &texts, VERSION)) {
+        // Who closes the pipe has seen enough.
+        Ok(text) => {
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::FAILURE
         }
     }

@@ -7,7 +7,8 @@
 //! | use devices, open its kernel again | yes | yes |
 //! | write to the directory it shares with the supervisor | yes | no |
 //! | trace PID 1, open its descriptors | | no |
-//! | open TCP connections and ports, abstract sockets; signal others | yes | no |
+//! | open TCP connections and ports | yes | for a user's network, or a disk on iSCSI |
+//! | open abstract sockets; signal others | yes | no |
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

@@ -16,11 +16,11 @@ use garboard_protocol::paths;
 use garboard_qmp::agent::Agent;
 use garboard_qmp::{FileTranscript, Monitor, TranscriptSink};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::Span;
 
 use super::console::{self, Attach};
-use super::control::{Caller, ControlSenders, QmpClient};
+use super::control::{Caller, ControlSenders, MAX_QMP_CLIENTS, QmpClient};
 use super::driver::{Input, Offer, Planned};
 use super::flood::{Flood, Line};
 use super::live::Live;
@@ -29,6 +29,7 @@ use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Context, Environment};
 use super::screenshot::Screen;
 use super::session::ScreenSession;
+use super::statistics::{Counters, Sources};
 use super::usb_redirection::{self, Slots};
 use super::{broker, credentials, guest_agent, monitor, network, qemu_log};
 
@@ -47,6 +48,7 @@ pub(crate) struct ControlReceivers {
     agent: watch::Sender<Option<Agent>>,
     monitor: watch::Sender<Option<Monitor>>,
     usb: watch::Sender<Option<Slots>>,
+    plan: watch::Sender<Option<Arc<LaunchPlan>>>,
     status: watch::Receiver<Status>,
 }
 
@@ -61,9 +63,13 @@ pub(crate) fn open_channels(
     let (agent_up, agent) = watch::channel(None);
     let (monitor_up, monitor) = watch::channel(None);
     let (usb_known, usb) = watch::channel(None);
-    let (screen, screenshot) = (ScreenSession::default(), Arc::new(Screen::new(monitor)));
+    let (plan_known, plan) = watch::channel(None);
+    let (screen, screenshot) = (ScreenSession::default(), Arc::new(Screen::new(monitor.clone())));
     let known = status.clone();
-    let senders = ControlSenders { requests, status, console, vnc, qmp, agent, screen, screenshot, usb };
+    let qmp_places = Arc::new(Semaphore::new(MAX_QMP_CLIENTS));
+    let counters = Counters::new(Sources { monitor, plan, agent: agent.clone(), status: status.clone() });
+    let senders =
+        ControlSenders { requests, status, console, vnc, qmp, qmp_places, agent, screen, screenshot, usb, counters };
     let receivers = ControlReceivers {
         console: console_station,
         vnc: vnc_station,
@@ -71,6 +77,7 @@ pub(crate) fn open_channels(
         agent: agent_up,
         monitor: monitor_up,
         usb: usb_known,
+        plan: plan_known,
         status: known,
     };
     (senders, receivers)
@@ -80,14 +87,18 @@ pub(crate) fn open_channels(
 pub(crate) fn serve_public_sockets(directory: &Path, senders: &ControlSenders) -> Result<(), SocketError> {
     let qmp = listen_async(directory, paths::QMP_USER_SOCKET)?;
     let vnc = listen_async(directory, paths::VNC_SOCKET)?;
-    let (qmp_clients, vnc_clients) = (senders.qmp.clone(), senders.vnc.clone());
+    let (qmp_clients, qmp_places) = (senders.qmp.clone(), Arc::clone(&senders.qmp_places));
+    let vnc_clients = senders.vnc.clone();
     tokio::spawn(accept(qmp, move |stream| {
-        let clients = qmp_clients.clone();
+        let (clients, places) = (qmp_clients.clone(), Arc::clone(&qmp_places));
         async move {
             let Ok(credentials) = stream.peer_cred() else { return };
             let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed: None };
-            let _ =
-                clients.send(QmpClient { stream, access: QmpAccess::ReadOnly, caller, span: Span::current() }).await;
+            let Ok(place) = places.try_acquire_owned() else {
+                return tracing::warn!(uid = caller.uid, "a QMP client is cut off: there are too many");
+            };
+            let (access, span) = (QmpAccess::ReadOnly, Span::current());
+            let _ = clients.send(QmpClient { stream, access, caller, span, place }).await;
         }
     }));
     tokio::spawn(accept(vnc, move |stream| {
@@ -125,6 +136,7 @@ pub(crate) async fn machine(
         RetryPolicy::GivenUp => Live::begin(&own, &plan),
         RetryPolicy::TriedAgain => Live::resume(&own, &plan),
     };
+    receivers.plan.send_replace(Some(Arc::clone(&plan)));
     report_plan(context, &plan, &interfaces).await;
     tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
     tokio::spawn(qemu_log::run(context.clone()));

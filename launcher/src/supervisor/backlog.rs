@@ -26,7 +26,7 @@ struct Waiting {
     bytes: VecDeque<u8>,
     /// How many of them were there when the viewer came.
     scrollback: usize,
-    /// When some were taken last, or became the first ones.
+    /// When some were taken last, or became so many that a session holds its guest back.
     moved: Instant,
     /// Nothing more is put.
     is_over: bool,
@@ -85,10 +85,11 @@ impl Feed {
         if waiting.fresh() + bytes.len() > MOST {
             return false;
         }
-        if waiting.bytes.is_empty() {
+        let held_back = waiting.holds_back();
+        waiting.bytes.extend(bytes);
+        if !held_back && waiting.holds_back() {
             waiting.moved = Instant::now();
         }
-        waiting.bytes.extend(bytes);
         drop(waiting);
         self.0.put.notify_one();
         true
@@ -260,5 +261,16 @@ mod tests {
         assert!(begun.elapsed() >= STUCK_AFTER - Duration::from_secs(1));
         drop(output);
         assert!(feed.hold().is_none() && feed.is_left(), "who has left holds nothing back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_took_nothing_before_is_waited_for_as_long_as_another() {
+        let (feed, _output) = backlog(Vec::new());
+        assert!(feed.put(&vec![b'x'; HELD_BACK - 1]));
+        tokio::time::sleep(STUCK_AFTER * 2).await;
+        assert!(feed.hold().is_none() && feed.put(b"x"));
+        let begun = Instant::now();
+        assert_eq!(feed.hold().unwrap().room().await, Room::Stuck);
+        assert!(begun.elapsed() >= STUCK_AFTER, "{:?}", begun.elapsed());
     }
 }

@@ -30,8 +30,9 @@ pub(crate) async fn serve(
     while let Some(client) = station.recv().await {
         let broker = Arc::clone(&broker);
         let sink = Arc::new(log(client.caller.claimed));
-        let span = client.span;
+        let (span, place) = (client.span, client.place);
         let serving = async move {
+            let _place = place;
             let peer = PeerIdentity { uid: client.caller.uid, pid: client.caller.pid };
             broker.serve_client_for(client.stream, access(client.access), peer, sink).await;
         };
@@ -95,5 +96,43 @@ impl AuditSink for LogSink {
         if audit.tainted {
             let _ = self.happened.try_send(Input::Tainted(audit.command.to_string()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use garboard_protocol::control::{ControlReply, ControlRequest};
+    use garboard_protocol::testing::running;
+    use garboard_protocol::wire;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::UnixStream;
+
+    use super::super::attach::open_channels;
+    use super::super::control::{MAX_QMP_CLIENTS, client, read_line};
+    use super::*;
+
+    /// The answer to who wants to use QMP, and the connection.
+    async fn asked(senders: &super::super::control::ControlSenders) -> (ControlReply, UnixStream) {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        tokio::spawn(client(theirs, senders.clone()));
+        let request = ControlRequest::Qmp { access: QmpAccess::ReadOnly };
+        ours.write_all(&wire::encode(&request).unwrap()).await.unwrap();
+        let reply = wire::decode(&read_line(&mut ours).await.unwrap()).unwrap();
+        (reply, ours)
+    }
+
+    #[tokio::test]
+    async fn a_machine_has_places_for_so_many_clients_and_the_next_one_reads_why_not() {
+        let (senders, receivers) = open_channels(mpsc::channel(1).0, watch::channel(running(1)).1);
+        let mut connected = Vec::new();
+        for _ in 0..MAX_QMP_CLIENTS {
+            let (reply, stream) = asked(&senders).await;
+            assert_eq!(reply, ControlReply::Streaming);
+            connected.push(stream);
+        }
+        let (reply, _) = asked(&senders).await;
+        let ControlReply::Denied { reason } = reply else { panic!("{reply:?}") };
+        assert!(reason.contains("16 QMP clients"), "{reason}");
+        drop((receivers, connected));
     }
 }

@@ -1,16 +1,16 @@
 //! The serial console: many viewers, one writer, scroll-back.
 //!
-//! One task holds the connection to QEMU's serial port and a ring of the last bytes. A viewer gets the ring
-//! and from then on every byte, in order, without loss or repetition; one that cannot keep up gets a notice
-//! and is disconnected, because a slow terminal must not slow the guest down. One of the viewers may be the session of the
-//! subresource API ([`super::session`]): the next session disconnects it. A session that reads slowly does hold the guest back, as
-//! in KubeVirt, unless it takes nothing for a while. Who comes again and names the place where it was
+//! One task holds the connection to QEMU's serial port and a ring of the last bytes. A viewer gets the end of the ring
+//! and from then on every byte, in order, without loss or repetition; one that cannot keep up is disconnected, with a reason if
+//! it reads parts ([`garboard_protocol::session`]), because a slow terminal must not slow the guest down. One of the viewers may be
+//! the session of the subresource API ([`super::session`]): the next session disconnects it. A session that reads slowly does hold
+//! the guest back, as in KubeVirt, unless it takes nothing for a while. Who comes again and names the place where it was
 //! ([`garboard_protocol::position`]) gets what follows it, as far as the ring goes back.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use garboard_protocol::control::{ConsoleAccess, Session};
+use garboard_protocol::control::{ConsoleAccess, MOST_VIEWERS, Session};
 use garboard_protocol::position::{Begun, Position, Resume};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -28,8 +28,6 @@ const SCROLLBACK_BYTES: u64 = 32 * 1024;
 /// Keystrokes waiting for the guest, in chunks.
 const KEYBOARD_BACKLOG: usize = 64;
 const CHUNK_BYTES: usize = 4096;
-/// More viewers than this are refused that are no session.
-const MAX_VIEWERS: usize = 32;
 /// The reason that a session gets that cannot keep up.
 const TOO_SLOW: &str = "the guest prints faster than this client reads";
 
@@ -180,9 +178,10 @@ impl Console {
     }
 
     fn admit(&mut self, access: ConsoleAccess, session: Session, resume: Option<&Resume>) -> Result<Attached, String> {
-        // There is one session, which those who look on may not keep out.
-        if session == Session::None && self.viewers.len() >= MAX_VIEWERS {
-            return Err(format!("{MAX_VIEWERS} viewers are attached already; close one"));
+        // There is one session, which those who look on may not keep out, and which takes no place of theirs.
+        let looking = self.viewers.iter().filter(|viewer| Some(viewer.id) != self.session).count();
+        if session == Session::None && looking >= MOST_VIEWERS {
+            return Err(format!("{MOST_VIEWERS} viewers are attached already; close one"));
         }
         let has_session = self.session.is_some_and(|id| self.viewers.iter().any(|viewer| viewer.id == id));
         if session == Session::Only && has_session {
@@ -359,7 +358,7 @@ mod tests {
         assert!(attach_as(&console, ConsoleAccess::TakeOver, Session::Only).await.is_ok(), "there is none any more");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_output_of_a_guest_that_does_not_read_its_input_arrives() {
         let (mut guest, console, _directory) = start();
         let mut viewer = attach(&console, ConsoleAccess::Write).await.unwrap();

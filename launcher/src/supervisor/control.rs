@@ -14,7 +14,7 @@ use garboard_protocol::wire;
 use garboard_qmp::agent::Agent;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
@@ -23,6 +23,7 @@ use super::console::Attach;
 use super::driver::{Client, Offer, Outcome};
 use super::screenshot::{Pointer, Screen};
 use super::session::{self, ScreenSession};
+use super::statistics::Counters;
 use super::trace::Cause;
 use super::usb_redirection::{self, KnownSlots};
 use super::{console_client, guest_probe, guest_report, numbered};
@@ -34,6 +35,8 @@ const MAX_REQUEST_BYTES: usize = 64 * 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// The same of a probe, which sends everything at once.
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
+/// QMP clients of the control socket and of `qmp.sock` that are connected at the same time: each holds two tasks and their buffers.
+pub(crate) const MAX_QMP_CLIENTS: usize = 16;
 /// Probes that are answered at the same time.
 const MAX_PROBES: usize = 4;
 /// The longest name of a user, and the longest audit ID, that is logged, in characters.
@@ -58,6 +61,8 @@ pub(crate) struct QmpClient {
     pub(crate) caller: Caller,
     /// Of the request by which it came.
     pub(crate) span: Span,
+    /// Its place among the clients, until it is served.
+    pub(crate) place: OwnedSemaphorePermit,
 }
 
 /// Where the server posts what it is asked.
@@ -69,12 +74,16 @@ pub(crate) struct ControlSenders {
     pub(crate) vnc: mpsc::Sender<OwnedFd>,
     pub(crate) screen: ScreenSession,
     pub(crate) qmp: mpsc::Sender<QmpClient>,
+    /// Places for such clients, [`MAX_QMP_CLIENTS`] in all.
+    pub(crate) qmp_places: Arc<Semaphore>,
     /// The guest agent, while it answers.
     pub(crate) agent: watch::Receiver<Option<Agent>>,
     /// Its pictures.
     pub(crate) screenshot: Arc<Screen>,
     /// The slots for USB redirection.
     pub(crate) usb: KnownSlots,
+    /// What is counted of it.
+    pub(crate) counters: Counters,
 }
 
 /// Accepts connections for as long as the supervisor lives.
@@ -184,19 +193,19 @@ async fn serve_request(
             answer(&mut stream, &ControlReply::Status(Box::new(status))).await
         }
         ControlRequest::Watch => watch_status(stream, senders.status).await,
-        ControlRequest::Stop { mode } => ask(&mut stream, &senders, ChangeRequest::Stop(mode), asker).await,
-        ControlRequest::Pause => ask(&mut stream, &senders, ChangeRequest::Pause, asker).await,
-        ControlRequest::Unpause => ask(&mut stream, &senders, ChangeRequest::Unpause, asker).await,
-        ControlRequest::Reset => ask(&mut stream, &senders, ChangeRequest::Reset, asker).await,
-        ControlRequest::SoftReboot => ask(&mut stream, &senders, ChangeRequest::SoftReboot, asker).await,
-        ControlRequest::Freeze { thaw_after_seconds } => {
-            have_done(&mut stream, &senders, ChangeRequest::Freeze { thaw_after_seconds }, asker).await
-        }
-        ControlRequest::Unfreeze => have_done(&mut stream, &senders, ChangeRequest::Unfreeze, asker).await,
+        request @ (ControlRequest::Stop { .. }
+        | ControlRequest::Prolong { .. }
+        | ControlRequest::Pause
+        | ControlRequest::Unpause
+        | ControlRequest::Reset
+        | ControlRequest::SoftReboot
+        | ControlRequest::Freeze { .. }
+        | ControlRequest::Unfreeze) => carry_out(&mut stream, &senders, &request, asker).await,
         ControlRequest::Guest { about } => {
             let found = guest_report::ask(about, &senders.agent, &senders.status).await;
             answer(&mut stream, &found.unwrap_or_else(denied)).await
         }
+        ControlRequest::Statistics => answer(&mut stream, &senders.counters.reply().await).await,
         ControlRequest::Console { access, session, resume } => {
             tracing::info!(
                 ?access,
@@ -245,24 +254,27 @@ pub(super) async fn answer(stream: &mut UnixStream, reply: &ControlReply) -> io:
     stream.write_all(&wire::encode(reply)?).await
 }
 
-async fn ask(
+/// A change without a number. What the guest agent does is answered when it has done it, the rest once it is decided.
+async fn carry_out(
     stream: &mut UnixStream,
     senders: &ControlSenders,
-    request: ChangeRequest,
+    request: &ControlRequest,
     asker: Asker,
 ) -> io::Result<()> {
-    let reply = verdict(senders, request, asker, None).await;
-    answer(stream, &reply).await
-}
-
-/// Answers when the guest agent has done it.
-async fn have_done(
-    stream: &mut UnixStream,
-    senders: &ControlSenders,
-    request: ChangeRequest,
-    asker: Asker,
-) -> io::Result<()> {
-    let reply = outcome(senders, request, asker).await;
+    let reply = match request.change() {
+        Some(change @ (ChangeRequest::Freeze { .. } | ChangeRequest::Unfreeze)) => {
+            outcome(senders, change, asker).await
+        }
+        Some(
+            change @ (ChangeRequest::Stop(_)
+            | ChangeRequest::Prolong { .. }
+            | ChangeRequest::Pause
+            | ChangeRequest::Unpause
+            | ChangeRequest::Reset
+            | ChangeRequest::SoftReboot),
+        ) => verdict(senders, change, asker, None).await,
+        None => denied(format!("`{}` changes nothing", request.name())),
+    };
     answer(stream, &reply).await
 }
 
@@ -357,7 +369,12 @@ async fn qmp(mut stream: UnixStream, senders: &ControlSenders, access: QmpAccess
     if senders.qmp.is_closed() {
         return answer(&mut stream, &denied("QEMU's monitor is not connected")).await;
     }
+    let Ok(place) = Arc::clone(&senders.qmp_places).try_acquire_owned() else {
+        tracing::warn!(uid = caller.uid, claimed_user = caller.claimed, "a QMP client is refused: there are too many");
+        let reason = format!("{MAX_QMP_CLIENTS} QMP clients are connected to this machine; end one, or try again");
+        return answer(&mut stream, &denied(reason)).await;
+    };
     answer(&mut stream, &ControlReply::Streaming).await?;
-    let client = QmpClient { stream, access, caller, span: Span::current() };
+    let client = QmpClient { stream, access, caller, span: Span::current(), place };
     senders.qmp.send(client).await.map_err(|_| io::Error::other("the machine has just ended"))
 }

@@ -23,6 +23,7 @@ mod network;
 mod numbered;
 pub mod prepare;
 mod qemu_log;
+mod record;
 mod report;
 mod run;
 mod screenshot;
@@ -30,6 +31,7 @@ mod seed;
 mod serial_log;
 mod served;
 mod session;
+mod statistics;
 mod trace;
 mod usb_redirection;
 

@@ -27,7 +27,7 @@ use super::monitor::RetryPolicy;
 use super::prepare::sockets::{SocketError, listen_async};
 use super::prepare::{self, Prepared};
 use super::seed::{self, MachineMetadata};
-use super::{control, journal, network, report, served};
+use super::{control, journal, network, record, report, served};
 
 /// Messages that may wait for PID 1.
 const INIT_BACKLOG: usize = 8;
@@ -105,6 +105,7 @@ pub async fn run(layout: &Layout, environment: Environment, version: &str) -> Re
     let (publish, published) = watch::channel(first.clone());
     let context = Context { layout: layout.clone(), environment, happened: happened.clone() };
     let reporter = (environment == Environment::Pod).then(|| report::start(&layout.order(), published.clone()));
+    let recorder = (environment == Environment::Pod).then(|| record::start(layout, published.clone()));
     let (senders, receivers) = attach::open_channels(requests, published);
     tokio::spawn(control::serve(control_socket, senders.clone()));
     attach::serve_public_sockets(&own, &senders)?;
@@ -135,7 +136,14 @@ pub async fn run(layout: &Layout, environment: Environment, version: &str) -> Re
         },
     };
     match (left, reporter) {
-        (DriverExit::MachineEnded, Some(reporter)) => reporter.finish().await,
+        (DriverExit::MachineEnded, Some(reporter)) => {
+            let recorded = async {
+                if let Some(recorder) = recorder {
+                    recorder.finish().await;
+                }
+            };
+            tokio::join!(reporter.finish(), recorded);
+        }
         (DriverExit::MachineEnded, None) => {}
         (DriverExit::Detached, _) => tracing::info!("the supervisor exits; the machine keeps running"),
     }

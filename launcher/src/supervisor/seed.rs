@@ -127,6 +127,7 @@ pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: S
         paused,
         deadline,
         stop_deadline_ms,
+        prolonged_ms,
         soft_reboot,
         freeze,
     } = journal;
@@ -138,6 +139,7 @@ pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: S
         paused_by_user: *paused == Some(PauseReason::PausedByUser),
         soft_reboot: soft_reboot.as_ref().and_then(|reboot| soft_reboot_of(reboot, &boot_id)),
         freeze: freeze.as_ref().map(freeze_of),
+        prolonged_ms: *prolonged_ms,
         // Until its agent reports it.
         frozen: freeze.is_some(),
         ..Memory::default()

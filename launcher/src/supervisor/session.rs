@@ -9,6 +9,7 @@ use garboard_protocol::control::Session;
 use garboard_protocol::session;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 
 /// What the client of a session reads that was replaced.
@@ -65,16 +66,19 @@ impl Wire {
         }
     }
 
-    /// Writes why it is over, where there is a place for it.
+    /// Writes why it is over, where there is a place for it. Without a reason it is the machine that has ended.
     pub(super) async fn end(self, to: &mut (impl AsyncWrite + Unpin), reason: Reason) -> io::Result<()> {
-        let (Self::Parts, Some(reason)) = (self, reason) else { return Ok(()) };
         let mut end = Vec::new();
-        session::encode_end(reason, &mut end)?;
+        match (self, reason) {
+            (Self::Raw, _) => return Ok(()),
+            (Self::Parts, Some(reason)) => session::encode_end(reason, &mut end)?,
+            (Self::Parts, None) => session::encode_end_of_machine(&mut end)?,
+        }
         to.write_all(&end).await
     }
 }
 
-/// Ends some time after a session is over: its client may read nothing any more. Never, while it goes on.
+/// Ends some time after a session, or another viewer, is over: its client may read nothing any more. Never, while it goes on.
 pub(super) async fn overdue(mut over: watch::Receiver<Reason>) {
     replaced(&mut over).await;
     tokio::time::sleep(GOODBYE).await;
@@ -95,8 +99,8 @@ pub(super) async fn relay_screen(
     qemu: UnixStream,
     over: watch::Receiver<Reason>,
 ) -> io::Result<()> {
-    let (mut from_client, mut to_client) = client.into_split();
-    let (mut from_qemu, mut to_qemu) = qemu.into_split();
+    let (from_client, mut to_client) = client.into_split();
+    let (mut from_qemu, to_qemu) = qemu.into_split();
     let late = over.clone();
     let down = async move {
         let (mut bytes, mut over) = (vec![0; SCREEN_BYTES], over);
@@ -105,17 +109,32 @@ pub(super) async fn relay_screen(
                 // A screen always has more to draw.
                 biased;
                 reason = replaced(&mut over) => return Wire::Parts.end(&mut to_client, reason).await,
-                read = from_qemu.read(&mut bytes) => match read? {
-                    0 => return Ok(()),
-                    count => Wire::Parts.put(&mut to_client, &bytes[..count]).await?,
+                read = from_qemu.read(&mut bytes) => match read {
+                    Ok(0) | Err(_) => return Wire::Parts.end(&mut to_client, None).await,
+                    Ok(count) => Wire::Parts.put(&mut to_client, &bytes[..count]).await?,
                 },
             }
         }
     };
     tokio::select! {
         ended = down => ended,
-        ended = tokio::io::copy(&mut from_client, &mut to_qemu) => ended.map(drop),
+        ended = to_screen(from_client, to_qemu) => ended,
         () = overdue(late) => Ok(()),
+    }
+}
+
+/// Copies what a client sends, until it leaves.
+async fn to_screen(mut client: OwnedReadHalf, mut qemu: OwnedWriteHalf) -> io::Result<()> {
+    let mut bytes = vec![0; SCREEN_BYTES];
+    loop {
+        let count = client.read(&mut bytes).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        if qemu.write_all(&bytes[..count]).await.is_err() {
+            // QEMU has ended. The client reads that after what came before.
+            return std::future::pending().await;
+        }
     }
 }
 
@@ -195,8 +214,26 @@ mod tests {
         tokio::time::timeout(PATIENCE, relay).await.expect("it ends").unwrap().unwrap();
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_late_and_goes_on_typing_reads_that_the_machine_has_ended() {
+        let screen = ScreenSession::default();
+        let over = screen.begin(Session::Replace).unwrap();
+        let (mut client, ours) = UnixStream::pair().unwrap();
+        let (mut qemu, theirs) = UnixStream::pair().unwrap();
+        let relay = tokio::spawn(relay_screen(ours, theirs, over));
+        let flood = async { while qemu.write_all(&[0; 4096]).await.is_ok() {} };
+        assert!(tokio::time::timeout(Duration::from_secs(1), flood).await.is_err(), "the client reads nothing");
+        drop(qemu);
+        client.write_all(b"key").await.unwrap();
+        // The relay has taken it, and QEMU does not.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let all = parts(&mut client).await;
+        assert!(matches!(all.last(), Some(Part::End(end)) if end.machine_ended), "no end after {} parts", all.len());
+        relay.await.unwrap().unwrap();
+    }
+
     #[tokio::test]
-    async fn the_end_of_the_machine_is_no_reason() {
+    async fn the_end_of_the_machine_is_sent_and_is_no_reason() {
         let screen = ScreenSession::default();
         let over = screen.begin(Session::Replace).unwrap();
         let (mut client, ours) = UnixStream::pair().unwrap();
@@ -204,7 +241,9 @@ mod tests {
         let relay = tokio::spawn(relay_screen(ours, theirs, over));
         qemu.write_all(b"bye").await.unwrap();
         drop(qemu);
-        assert_eq!(parts(&mut client).await, [Part::Bytes(b"bye".to_vec())]);
+        let all = parts(&mut client).await;
+        let [Part::Bytes(bytes), Part::End(end)] = all.as_slice() else { panic!("no end: {all:?}") };
+        assert_eq!((bytes.as_slice(), end.machine_ended), (&b"bye"[..], true));
         relay.await.unwrap().unwrap();
     }
 }

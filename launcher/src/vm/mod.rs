@@ -293,6 +293,8 @@ pub struct Memory {
     pub paused_by_user: bool,
     /// The pauses that I/O errors cause.
     pub io: IoRetry,
+    /// How long the guest has for a stop, if a request prolonged it, milliseconds: more than the plan's, or nothing new.
+    pub prolonged_ms: i64,
     /// A soft reboot that is under way; only while QEMU holds the guest, and no stop.
     pub soft_reboot: Option<SoftReboot>,
     /// File systems were to be frozen on request, and were not thawed since.
@@ -308,7 +310,7 @@ pub struct Life {
     pub state: State,
     /// What is remembered.
     pub memory: Memory,
-    /// How long a guest may take to power down, milliseconds.
+    /// How long a guest may take to power down by its plan, milliseconds.
     pub grace_ms: i64,
     /// The guest has ACPI: its power button can be pressed.
     pub has_acpi: bool,

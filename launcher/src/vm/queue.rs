@@ -133,6 +133,10 @@ fn judge(request: ChangeRequest, expected: View, pending: &VecDeque<ChangeReques
         (ChangeRequest::Stop(_), _) => Verdict::Queued,
         (_, View::Ended) => Verdict::Denied(Denial::Ended),
         (_, View::Stopping | View::Ending) => Verdict::Denied(Denial::Stopping),
+        // It counts once a stop comes.
+        (ChangeRequest::Prolong { .. }, View::Starting | View::Running | View::Paused | View::Waiting) => {
+            Verdict::Queued
+        }
         (_, View::Starting) => Verdict::Denied(Denial::NotStarted),
         (ChangeRequest::Pause, View::Paused) | (ChangeRequest::Unpause, View::Running) => Verdict::AlreadySo,
         (
@@ -159,7 +163,11 @@ fn after(view: View, request: ChangeRequest) -> View {
         (ChangeRequest::Pause, _) => View::Paused,
         (ChangeRequest::Unpause, _) => View::Running,
         (
-            ChangeRequest::Reset | ChangeRequest::SoftReboot | ChangeRequest::Freeze { .. } | ChangeRequest::Unfreeze,
+            ChangeRequest::Prolong { .. }
+            | ChangeRequest::Reset
+            | ChangeRequest::SoftReboot
+            | ChangeRequest::Freeze { .. }
+            | ChangeRequest::Unfreeze,
             view,
         ) => view,
     }
@@ -241,6 +249,7 @@ pub(crate) mod tests {
         ChangeRequest::Freeze { .. } =>
             [None, Some(0), Some(300)].map(|thaw_after_seconds| ChangeRequest::Freeze { thaw_after_seconds }),
         ChangeRequest::Unfreeze => [ChangeRequest::Unfreeze],
+        ChangeRequest::Prolong { .. } => [0, 300].map(|grace_seconds| ChangeRequest::Prolong { grace_seconds }),
         ChangeRequest::Stop(StopMode::Force) => [FORCE],
         ChangeRequest::Stop(StopMode::Graceful { within_seconds: None }) => [GRACEFUL],
         ChangeRequest::Stop(StopMode::Graceful { within_seconds: Some(_) }) => [0, 7, 99].map(within),
@@ -275,8 +284,9 @@ pub(crate) mod tests {
         let is_held = matches!(view, View::Paused | View::Waiting);
         let is_for_the_guest =
             matches!(request, ChangeRequest::SoftReboot | ChangeRequest::Freeze { .. } | ChangeRequest::Unfreeze);
+        let is_for_later = matches!(request, ChangeRequest::Prolong { .. });
         matches!(request, ChangeRequest::Stop(_))
-            || !leaving && view != View::Starting && !(is_for_the_guest && is_held)
+            || !leaving && (is_for_later || view != View::Starting && !(is_for_the_guest && is_held))
     }
 
     proptest! {

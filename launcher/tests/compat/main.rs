@@ -155,6 +155,7 @@ fn journal() -> Journal {
         started_at_ms: 1_790_000_000_000,
         stop_deadline_ms: Some(1_790_000_030_000),
         deadline: Some(Deadline { boot_id: "b".to_owned(), at_ms: 30_000 }),
+        prolonged_ms: 300_000,
         taints: vec!["device_del".to_owned()],
         resets: 3,
         soft_reboot: Some(JournaledSoftReboot {

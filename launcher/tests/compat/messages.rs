@@ -14,6 +14,10 @@ use garboard_protocol::launch::{FromInit, Helper, InitState, Launch, ProcessIden
 use garboard_protocol::namespaces::NamespaceReport;
 use garboard_protocol::number::Number;
 use garboard_protocol::position::{Begun, Position, Resume};
+use garboard_protocol::record::{RunRecord, RunStep};
+use garboard_protocol::statistics::{
+    BalloonStatistics, DiskStatistics, FileSystemStatistics, OperationStatistics, Statistics, TappedInterface,
+};
 use garboard_protocol::testing::AUDIT_ID;
 use serde_json::{Value, json};
 
@@ -109,6 +113,7 @@ samples!(agent_requests, AgentRequest, {
     "to-agent-sockets.json": AgentRequest::Sockets { .. } => AgentRequest::Sockets { interfaces: interfaces() },
     "to-agent-report.json": AgentRequest::Report { .. } =>
         AgentRequest::Report { status: Box::new(serde_json::from_value(status()).unwrap()) },
+    "to-agent-record.json": AgentRequest::Record { .. } => AgentRequest::Record { record: Box::new(run_record()) },
     "to-agent-serve.json": AgentRequest::Serve => AgentRequest::Serve,
 });
 
@@ -126,6 +131,7 @@ samples!(control_requests, ControlRequest, {
     "asked-watch.json": ControlRequest::Watch => ControlRequest::Watch,
     "asked-stop.json": ControlRequest::Stop { .. } =>
         ControlRequest::Stop { mode: StopMode::Graceful { within_seconds: Some(7) } },
+    "asked-prolong.json": ControlRequest::Prolong { .. } => ControlRequest::Prolong { grace_seconds: 300 },
     "asked-pause.json": ControlRequest::Pause => ControlRequest::Pause,
     "asked-unpause.json": ControlRequest::Unpause => ControlRequest::Unpause,
     "asked-reset.json": ControlRequest::Reset => ControlRequest::Reset,
@@ -133,6 +139,7 @@ samples!(control_requests, ControlRequest, {
     "asked-freeze.json": ControlRequest::Freeze { .. } => ControlRequest::Freeze { thaw_after_seconds: Some(300) },
     "asked-unfreeze.json": ControlRequest::Unfreeze => ControlRequest::Unfreeze,
     "asked-guest.json": ControlRequest::Guest { .. } => ControlRequest::Guest { about: GuestSubject::Info },
+    "asked-statistics.json": ControlRequest::Statistics => ControlRequest::Statistics,
     "asked-console.json": ControlRequest::Console { .. } =>
         ControlRequest::Console {
             access: ConsoleAccess::TakeOver,
@@ -163,8 +170,46 @@ samples!(control_replies, ControlReply, {
     "answered-healthy.json": ControlReply::Healthy => ControlReply::Healthy,
     "answered-guest.json": ControlReply::Guest(_) =>
         ControlReply::Guest(Box::new(serde_json::from_value(guest_report()).unwrap())),
+    "answered-statistics.json": ControlReply::Statistics(_) => ControlReply::Statistics(Box::new(statistics())),
     "answered-denied.json": ControlReply::Denied { .. } => ControlReply::Denied { reason: "no".to_owned() },
 });
+
+fn statistics() -> Statistics {
+    let operation = OperationStatistics { operations: 1, bytes: 2, nanoseconds: 3 };
+    let disk = DiskStatistics {
+        volume: "root".to_owned(),
+        read: operation.clone(),
+        write: operation.clone(),
+        flush: operation,
+    };
+    let interface = TappedInterface { name: "default".to_owned(), tap: "tap0".to_owned() };
+    let file_system = FileSystemStatistics {
+        name: "vda1".to_owned(),
+        mountpoint: "/".to_owned(),
+        kind: "ext4".to_owned(),
+        total_bytes: 2,
+        used_bytes: 1,
+    };
+    let balloon = BalloonStatistics {
+        actual_bytes: Some(1),
+        total_bytes: Some(2),
+        free_bytes: Some(3),
+        available_bytes: Some(4),
+        cached_bytes: Some(5),
+        swap_in_bytes: Some(6),
+        swap_out_bytes: Some(7),
+        major_faults: Some(8),
+        minor_faults: Some(9),
+    };
+    Statistics {
+        paused: true,
+        memory_bytes: 1,
+        balloon: Some(balloon),
+        disks: vec![disk],
+        interfaces: vec![interface],
+        file_systems: vec![file_system],
+    }
+}
 
 fn position() -> Position {
     Position { epoch: "5e1f".to_owned(), offset: 1007 }
@@ -279,6 +324,26 @@ fn interfaces() -> Vec<InterfaceRequest> {
     };
     let mac = "02:00:00:00:00:01".to_owned();
     vec![InterfaceRequest { name: "default".to_owned(), tap: "tap0".to_owned(), mac, queues: 1, binding }]
+}
+
+fn run_record() -> RunRecord {
+    RunRecord {
+        uid: "12345678-9".to_owned(),
+        run: "r".to_owned(),
+        version: "0.1.0".to_owned(),
+        reason: "GuestShutdown".to_owned(),
+        message: "the guest powered itself off".to_owned(),
+        ended_at_ms: 1_700_000_001_000,
+        steps: vec![RunStep { name: "Running".to_owned(), at_ms: 1_700_000_000_000 }],
+        resets: 1,
+        taints: vec!["stop".to_owned()],
+        machine: "pc-q35-10.0".to_owned(),
+        argv: vec!["/usr/bin/qemu-system-x86_64".to_owned()],
+        plan_digest: "sha256:00".to_owned(),
+        qemu_output: "qemu: terminating\n".to_owned(),
+        transcript: "{}\n".to_owned(),
+        serial: "login: \n".to_owned(),
+    }
 }
 
 fn plumbed() -> InterfaceReply<GuestAddresses> {

@@ -244,7 +244,9 @@ fn answer(mut peer: Played, disk: &Path, through_agent: &Mutex<Option<UnixStream
                 let (message, descriptors) = plumbed(&interfaces, false);
                 peer.send(&message, &descriptors)?;
             }
-            AgentRequest::Report { .. } => peer.send(&AgentReply::<GuestAddresses>::Noted, &[])?,
+            AgentRequest::Report { .. } | AgentRequest::Record { .. } => {
+                peer.send(&AgentReply::<GuestAddresses>::Noted, &[])?;
+            }
             AgentRequest::Serve => {
                 peer.send(&AgentReply::<GuestAddresses>::Serving, &[])?;
                 let (ours, theirs) = UnixStream::pair()?;

@@ -90,6 +90,7 @@ fn play(environment: Environment) -> Vec<Line> {
     answered(&machine, ControlRequest::Pause, "alreadySo");
     answered(&machine, ControlRequest::Unpause, "queued");
     machine.wait("end of the pause", |it| it.status()["paused"].is_null());
+    answered(&machine, ControlRequest::Prolong { grace_seconds: 300 }, "queued");
     answered(&machine, ControlRequest::SoftReboot, "queued");
     machine.wait("soft reboot", |it| it.status()["softRebooting"] == true);
     // It ends the soft reboot, of which this guest knows nothing.
@@ -109,6 +110,7 @@ fn play(environment: Environment) -> Vec<Line> {
     answered(&machine, ControlRequest::Freeze { thaw_after_seconds: Some(300) }, "denied");
     answered(&machine, ControlRequest::Unfreeze, "denied");
     answered(&machine, ControlRequest::BackupHook { step: BackupStep::Freeze }, "alreadySo");
+    answered(&machine, ControlRequest::Statistics, "statistics");
     answered(&machine, ControlRequest::Guest { about: GuestSubject::Info }, "denied");
     if environment == Environment::Pod {
         assert_eq!(machine.ask_through_agent(ControlRequest::Status)["answer"], "status");
@@ -122,6 +124,9 @@ fn play(environment: Environment) -> Vec<Line> {
     machine.wait_for_message("supervisor", "poweringDown");
     answered(&machine, ControlRequest::Stop { mode: StopMode::Force }, "queued");
     machine.ends();
+    if environment == Environment::Pod {
+        machine.wait_for_message("ask", "record");
+    }
     drop(machine);
     record.lines()
 }
@@ -134,13 +139,13 @@ fn expect_messages(environment: Environment, lines: &[Line]) {
         (
             Socket::Control,
             End::Client,
-            "backupHook console freeze guest pause qmp reset screenshot softReboot status stop unfreeze unpause usbRedir vnc watch",
+            "backupHook console freeze guest pause prolong qmp reset screenshot softReboot statistics status stop unfreeze unpause usbRedir vnc watch",
         ),
-        (Socket::Control, End::Supervisor, "alreadySo denied queued resumed session status streaming"),
+        (Socket::Control, End::Supervisor, "alreadySo denied queued resumed session statistics status streaming"),
     ];
     let own: &[_] = match environment {
         Environment::Pod => &[
-            (Socket::Agent, End::Supervisor, "plumb report serve sockets"),
+            (Socket::Agent, End::Supervisor, "plumb record report serve sockets"),
             (Socket::Agent, End::Agent, "connection noted plumbed serving"),
             (Socket::Probe, End::Client, "probe"),
             (Socket::Probe, End::Supervisor, "denied"),

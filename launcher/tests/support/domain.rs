@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use garboard_machine::argv::{Properties, Property};
-use garboard_machine::clock::{RtcBase, RtcClock};
+use garboard_machine::clock::{DriftFix, RtcBase, RtcClock};
 use garboard_machine::cpu::Switch;
 use garboard_machine::machine::{Machine, Vnc};
 use garboard_machine::memory::MEMORY_ALIGNMENT_BYTES;
@@ -77,7 +77,8 @@ fn domain_device(device: Node<'_, '_>, index: usize) -> Vec<String> {
         }
         "redirdev" => {
             let path = attribute(device, "source", "path").unwrap_or_default();
-            let slot = path.rsplit('-').next().unwrap_or_default();
+            // `…-virt-usbredir-0` is KubeVirt's, `…/usbredir0.sock` ours.
+            let slot = path.trim_end_matches(".sock").rsplit(['-', 'r']).next().unwrap_or_default();
             vec![format!("redirection {} {slot}", device.attribute("bus").unwrap_or_default())]
         }
         // The same serial port again, as libvirt spells it for guests without one.
@@ -167,7 +168,8 @@ fn domain_compute(domain: Node<'_, '_>, facts: &mut Facts) {
     let bytes = |name| text(name).parse::<u64>().ok();
     let vcpus = text("vcpu");
     let enabled = elements(child(domain, "vcpus")).filter(|vcpu| vcpu.attribute("enabled") == Some("yes")).count();
-    let at_boot = if enabled > 0 { enabled.to_string() } else { vcpus.clone() };
+    let current = attribute(domain, "vcpu", "current").unwrap_or(&vcpus);
+    let at_boot = if enabled > 0 { enabled.to_string() } else { current.to_owned() };
     facts.insert(format!("vcpus {at_boot} of {vcpus}"));
     if let Some(size) = bytes("memory") {
         facts.insert(format!("memory {}", size.next_multiple_of(MEMORY_ALIGNMENT_BYTES)));
@@ -190,7 +192,8 @@ fn domain_compute(domain: Node<'_, '_>, facts: &mut Facts) {
     let topology = |key| attribute(cpu, "topology", key).unwrap_or_default();
     facts.insert(format!("topology {} {} {}", topology("sockets"), topology("cores"), topology("threads")));
     let model = child(cpu, "model").and_then(|model| model.text());
-    facts.insert(format!("cpu {}", model.unwrap_or("host")));
+    let whole = if cpu.attribute("mode") == Some("maximum") { "max" } else { "host" };
+    facts.insert(format!("cpu {}", model.unwrap_or(whole)));
     for feature in cpu.children().filter(|node| node.has_tag_name("feature")) {
         let policy = feature.attribute("policy").unwrap_or("require");
         let state = if matches!(policy, "disable" | "forbid") { "off" } else { "on" };
@@ -368,8 +371,9 @@ fn cache_facts(disk: &DiskPlan, device: &Properties, machine: &Machine) -> Vec<S
         (false, Some("off")) => "writethrough",
         (false, _) => "writeback",
     };
-    let io = node.text("aio").unwrap_or_default();
-    vec![format!("disk {}: cache {cache}", disk.volume), format!("disk {}: io {io}", disk.volume)]
+    let cache = format!("disk {}: cache {cache}", disk.volume);
+    // A disk on iSCSI has its own way.
+    [Some(cache), node.text("aio").map(|io| format!("disk {}: io {io}", disk.volume))].into_iter().flatten().collect()
 }
 
 fn iothreads(device: &Properties) -> Vec<String> {
@@ -480,7 +484,7 @@ fn compute_facts(plan: &LaunchPlan, machine: &Machine, facts: &mut Facts) {
         let zone = plan.environment.iter().find(|(name, _)| name == "TZ").map(|(_, zone)| zone.as_str());
         facts.insert(format!("clock {}", shift_of(zone.unwrap_or_default())));
     }
-    if rtc.clock == RtcClock::Vm {
+    if rtc.clock == RtcClock::Vm || rtc.driftfix == DriftFix::Slew {
         facts.insert("timer rtc yes".to_owned());
     }
     for (name, state) in [("hpet", machine.board.hpet), ("pit", machine.board.pit)] {

@@ -104,6 +104,11 @@ fn open_one(plan: &LaunchPlan, purpose: &DescriptorPurpose, dir: &Path) -> std::
             ours.into()
         }
         DescriptorPurpose::FirmwareCode | DescriptorPurpose::FirmwareVars => open_firmware(plan, purpose, dir)?,
+        DescriptorPurpose::IscsiPassword { .. } => {
+            let path = dir.join("password");
+            std::fs::write(&path, "a password of twelve")?;
+            File::open(path)?.into()
+        }
         DescriptorPurpose::Kernel => kernel(dir)?.into(),
         DescriptorPurpose::Initrd => {
             let path = dir.join("initrd");
@@ -126,6 +131,7 @@ fn make_layer(disk: &DiskPlan, layer: Layer, dir: &Path) -> std::io::Result<Path
         DiskSource::ContainerDisk { .. }
         | DiskSource::EmptyDisk { .. }
         | DiskSource::HostDisk { .. }
+        | DiskSource::Iscsi { .. }
         | DiskSource::CloudInit { .. }
         | DiskSource::FileTree { .. }
         | DiskSource::EmptyDrive => Medium::File,

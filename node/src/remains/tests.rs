@@ -46,6 +46,10 @@ impl Cluster for Fake {
         Ok(())
     }
 
+    async fn keep_run(&self, _: &str, _: Value) -> Result<(), ClusterError> {
+        Ok(())
+    }
+
     async fn emit_event(&self, _: &LauncherPod, _: &InstanceEvent) -> Result<(), ClusterError> {
         Ok(())
     }

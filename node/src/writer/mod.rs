@@ -11,9 +11,11 @@
 //! together with the readiness gate, and the controller writes the VMI from there, and the event: one write of each instead
 //! of two.
 //!
-//! A task ends when the run's end is written, or when the VMI is gone.
+//! A task ends when the run's end is written, or when the VMI is gone. Beside it the record of a run that is over is written, once.
 
-use std::collections::HashMap;
+mod keep;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,7 @@ use garboard_cluster::report::condition::PodUpdate;
 use garboard_cluster::report::{self, condition};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::Status;
+use garboard_protocol::record::RunRecord;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -63,13 +66,15 @@ pub struct WriterContext<C> {
 pub struct Writer<C> {
     setting: Arc<WriterContext<C>>,
     tasks: Mutex<HashMap<String, watch::Sender<Status>>>,
+    /// Pods whose record was taken: each has one.
+    kept: Mutex<HashSet<String>>,
 }
 
 impl<C: Cluster> Writer<C> {
     /// Nothing has been reported yet.
     #[must_use]
     pub fn new(setting: WriterContext<C>) -> Self {
-        Self { setting: Arc::new(setting), tasks: Mutex::default() }
+        Self { setting: Arc::new(setting), tasks: Mutex::default(), kept: Mutex::default() }
     }
 }
 
@@ -95,6 +100,14 @@ impl<C: Cluster> Reports for Writer<C> {
         let task = Task { setting, pod, reports, latest: None, gate: None, reported: None, pace, rest: Duration::ZERO };
         let span = task.pod.span();
         tokio::spawn(task.run().instrument(span));
+    }
+
+    fn keep(&self, pod: &LauncherPod, record: RunRecord) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|uid| self.setting.pods.get(uid).is_some());
+        if kept.insert(pod.uid.as_str().to_owned()) {
+            tokio::spawn(keep::keep(Arc::clone(&self.setting), pod.clone(), record).instrument(pod.span()));
+        }
     }
 }
 

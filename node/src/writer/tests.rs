@@ -20,6 +20,7 @@ struct FakeState {
     patches: watch::Sender<Vec<Value>>,
     marks: watch::Sender<Vec<PodUpdate>>,
     events: watch::Sender<Vec<InstanceEvent>>,
+    runs: watch::Sender<Vec<(String, Value)>>,
     asked: AtomicUsize,
 }
 
@@ -31,6 +32,7 @@ impl Fake {
             patches: watch::Sender::default(),
             marks: watch::Sender::default(),
             events: watch::Sender::default(),
+            runs: watch::Sender::default(),
             asked: AtomicUsize::new(0),
         }))
     }
@@ -96,6 +98,12 @@ impl Cluster for Fake {
     async fn mark_pod(&self, _: &LauncherPod, news: &PodUpdate) -> Result<(), ClusterError> {
         self.falters()?;
         self.0.marks.send_modify(|marks| marks.push(news.clone()));
+        Ok(())
+    }
+
+    async fn keep_run(&self, namespace: &str, run: Value) -> Result<(), ClusterError> {
+        self.falters()?;
+        self.0.runs.send_modify(|runs| runs.push((namespace.to_owned(), run)));
         Ok(())
     }
 
@@ -300,4 +308,20 @@ async fn stale_reports_are_passed_over() {
     writer.note(&pod(), stale);
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(fake.0.patches.borrow().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_has_one_record_however_often_it_is_sent_and_whatever_fails() {
+    let fake = Fake::new(vmi(scheduled()));
+    fake.fail(3);
+    let (writer, _) = writer(&fake, Some(vmi(scheduled())));
+    let record = garboard_protocol::record::RunRecord { reason: "GuestShutdown".into(), ..Default::default() };
+    for _ in 0..3 {
+        writer.keep(&pod(), record.clone());
+    }
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let runs = fake.0.runs.borrow().clone();
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    assert_eq!((runs[0].0.as_str(), &runs[0].1["spec"]["reason"]), (pod().namespace.as_str(), &json!("GuestShutdown")));
+    assert_eq!(fake.0.patches.borrow().len(), 0);
 }

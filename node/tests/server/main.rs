@@ -22,6 +22,7 @@ use garboard_node::socket::AgentSocket;
 use garboard_node::supervisors::Connected;
 use garboard_protocol::agent::{AgentReply, AgentRequest, BindingRequest, InterfaceRequest};
 use garboard_protocol::control::Status;
+use garboard_protocol::record::RunRecord;
 use kube::runtime::watcher::Event;
 use tokio::net::UnixStream;
 
@@ -50,6 +51,10 @@ impl Reports for Noted {
     fn note(&self, pod: &LauncherPod, status: Status) {
         assert_ne!(status.generation, PANICS, "on purpose");
         self.0.lock().unwrap().push((pod.vmi.clone(), status.generation));
+    }
+
+    fn keep(&self, pod: &LauncherPod, record: RunRecord) {
+        self.0.lock().unwrap().push((pod.vmi.clone(), u64::from(record.resets)));
     }
 }
 
@@ -177,6 +182,20 @@ async fn a_launcher_is_served() {
         assert_eq!(ask(&mut socket, &report(VMI, generation), &[]).await, Reply::Noted);
     }
     assert_eq!(*stage.noted.0.lock().unwrap(), [("vm".to_owned(), 3), ("vm".to_owned(), 4)]);
+}
+
+#[tokio::test]
+async fn a_record_is_kept_for_the_pod_that_sends_it_and_for_no_other_instance() {
+    let stage = Stage::in_launcher_pod();
+    let mut socket = dial(&stage.path()).await;
+    let record = |uid: &str| {
+        let record = RunRecord { uid: uid.to_owned(), resets: 7, ..RunRecord::default() };
+        AgentRequest::Record { record: Box::new(record) }
+    };
+    assert_eq!(ask(&mut socket, &record(VMI), &[]).await, Reply::Noted);
+    let reason = refusal(&mut socket, &record("99999999-2222-3333-4444-555555555555"), &[]).await;
+    assert!(reason.contains("another VirtualMachineInstance"), "{reason}");
+    assert_eq!(*stage.noted.0.lock().unwrap(), [("vm".to_owned(), 7)]);
 }
 
 #[tokio::test]

@@ -13,6 +13,10 @@ pub(super) const VIRTUAL_MACHINE: &str = "v1.VirtualMachine";
 pub(super) const GUEST_AGENT_INFO: &str = "v1.VirtualMachineInstanceGuestAgentInfo";
 pub(super) const USER_LIST: &str = "v1.VirtualMachineInstanceGuestOSUserList";
 pub(super) const FILE_SYSTEM_LIST: &str = "v1.VirtualMachineInstanceFileSystemList";
+/// The arguments of a command of QMP.
+pub(super) const QMP_ARGUMENTS: &str = "dev.garboard.v1.QmpArguments";
+/// Its reply.
+pub(super) const QMP_REPLY: &str = "dev.garboard.v1.QmpReply";
 const GUEST_OS: &str = "v1.VirtualMachineInstanceGuestOSInfo";
 const COMMAND: &str = "v1.GuestAgentCommandInfo";
 const USER: &str = "v1.VirtualMachineInstanceGuestOSUser";
@@ -26,7 +30,8 @@ pub(super) const STATUS: &str = "k8s.io.apimachinery.pkg.apis.meta.v1.Status";
 pub(super) fn all(at: &str) -> Map<String, Value> {
     let options = options().into_iter();
     let guest = guest(at).into_iter();
-    let types = options.chain(guest).chain([(VIRTUAL_MACHINE, virtual_machine()), (STATUS, status())]);
+    let whole = [(VIRTUAL_MACHINE, virtual_machine()), (STATUS, status())];
+    let types = options.chain(guest).chain(whole).chain(qmp());
     types.map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
@@ -61,7 +66,7 @@ fn options() -> [(&'static str, Value); 7] {
     let only_dry_run = |description| kind(object(description, &[], json!({ "dryRun": dry_run })));
     let paused = json!({ "type": "boolean", "description": "The guest's vCPUs stay stopped until `unpause`." });
     let start = json!({ "dryRun": dry_run, "paused": paused });
-    let grace = whole("Seconds that the guest has to shut down; not longer than its own time.");
+    let grace = whole("Seconds that the guest has to shut down, less or more than its own; 366 days at most.");
     let stop = json!({ "dryRun": dry_run, "gracePeriod": grace });
     let at_once = whole("0: the guest is ended at once. There is no other value.");
     let restart = json!({ "dryRun": dry_run, "gracePeriodSeconds": at_once });
@@ -87,6 +92,16 @@ fn virtual_machine() -> Value {
         "status": part("VirtualMachineStatus of kubevirt.io/v1."),
     });
     kind(object("A VirtualMachine of kubevirt.io/v1.", &["spec"], properties))
+}
+
+/// A command of QMP: what it takes and what it gives is in the schema of the QEMU that is asked (`query-qmp-schema`).
+fn qmp() -> [(&'static str, Value); 2] {
+    let any = |description: &str| json!({ "description": description, "x-kubernetes-preserve-unknown-fields": true });
+    let arguments = json!({
+        "type": "object", "description": "The arguments of the command.", "x-kubernetes-preserve-unknown-fields": true,
+    });
+    let reply = object("What QEMU replied.", &["return"], json!({ "return": any("Its result.") }));
+    [(QMP_ARGUMENTS, arguments), (QMP_REPLY, reply)]
 }
 
 /// What a guest agent reports.

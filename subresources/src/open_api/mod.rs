@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 
 use self::definitions::STATUS;
 use self::operations::{Answer, Described};
-use crate::GROUP;
-use crate::route::{Method, Resource, VERSIONS};
-use crate::routes::{Action, Route, routes};
+use crate::group::Group;
+use crate::route::{Method, Resource};
+use crate::routes::{Action, Route};
 
 /// The two forms of a document.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,12 +80,15 @@ struct Path {
 }
 
 /// The paths of a route in a version. A port is forwarded with and without a protocol.
-fn paths(version: &str, route: &Route) -> Vec<Path> {
-    let base = format!("/apis/{GROUP}/{version}/namespaces/{{namespace}}/{}", route.resource.plural());
+fn paths(group: Group, version: &str, route: &Route) -> Vec<Path> {
+    let base = format!("/apis/{}/{version}/namespaces/{{namespace}}/{}", group.name(), route.resource.plural());
     if route.resource == Resource::ExpandVmSpec {
         return vec![Path { text: base, parameters: vec!["namespace"] }];
     }
     let text = format!("{base}/{{name}}/{}", route.subresource);
+    if matches!(route.action, Action::QmpCommand(_)) {
+        return vec![Path { text: format!("{text}/{{command}}"), parameters: vec!["namespace", "name", "command"] }];
+    }
     if route.action != Action::Forward {
         return vec![Path { text, parameters: vec!["namespace", "name"] }];
     }
@@ -102,7 +105,9 @@ fn operation(form: Form, version: &str, route: &Route, path: &Path) -> Value {
     let described = Described::of(route);
     let suffix = if path.parameters.contains(&"protocol") { "WithProtocol" } else { "" };
     let of_path = path.parameters.iter().map(|name| form.parameter(name, "path", "string"));
-    let of_query = described.query.iter().map(|name| form.parameter(name, "query", "boolean"));
+    // What is changed by `PUT` has its arguments in the body.
+    let of_query = described.query.iter().filter(|_| route.method == Method::Get);
+    let of_query = of_query.map(|(name, kind)| form.parameter(name, "query", kind));
     let mut operation = json!({
         "operationId": format!("{version}{}{suffix}", described.operation(route)),
         "parameters": of_path.chain(of_query).collect::<Vec<_>>(),
@@ -142,10 +147,10 @@ const fn method(route: &Route) -> &'static str {
 }
 
 /// Every path of a version, with its operation.
-fn described(form: Form, version: &str) -> Map<String, Value> {
-    let served = routes(version).iter().filter(|route| route.is_served());
+fn described(form: Form, group: Group, version: &str) -> Map<String, Value> {
+    let served = group.routes(version).iter().filter(|route| route.is_served());
     let of_route = |route: &Route| {
-        let each = paths(version, route).into_iter();
+        let each = paths(group, version, route).into_iter();
         each.map(|path| {
             let operation = operation(form, version, route, &path);
             (path.text, json!({ method(route): operation }))
@@ -186,7 +191,8 @@ fn named(value: &Value, names: &mut BTreeSet<String>) {
 /// `/openapi/v2`: Swagger 2.0, of all versions.
 #[must_use]
 pub fn v2(version: &str) -> Value {
-    let paths: Map<String, Value> = VERSIONS.iter().flat_map(|served| described(Form::Two, served)).collect();
+    let of_group = |group: Group| group.versions().iter().flat_map(move |served| described(Form::Two, group, served));
+    let paths: Map<String, Value> = Group::ALL.into_iter().flat_map(of_group).collect();
     let types = types(Form::Two, &paths);
     let info = json!({ "title": "Garboard", "version": version });
     json!({ "swagger": "2.0", "info": info, "paths": paths, "definitions": types })
@@ -195,18 +201,19 @@ pub fn v2(version: &str) -> Value {
 /// `/openapi/v3`: where the document of each version is.
 #[must_use]
 pub fn v3() -> Value {
-    let entry = |served: &&str| {
-        let path = format!("apis/{GROUP}/{served}");
+    let entry = |group: Group, served: &str| {
+        let path = format!("apis/{}/{served}", group.name());
         let url = format!("/openapi/v3/{path}");
         (path, json!({ "serverRelativeURL": url }))
     };
-    json!({ "paths": VERSIONS.iter().map(entry).collect::<Map<_, _>>() })
+    let of_group = |group: Group| group.versions().iter().map(move |served| entry(group, served));
+    json!({ "paths": Group::ALL.into_iter().flat_map(of_group).collect::<Map<_, _>>() })
 }
 
 /// `/openapi/v3/apis/subresources.kubevirt.io/VERSION`: `OpenAPI` 3.0.
 #[must_use]
-pub fn v3_of(served: &str, version: &str) -> Value {
-    let paths = described(Form::Three, served);
+pub fn v3_of(group: Group, served: &str, version: &str) -> Value {
+    let paths = described(Form::Three, group, served);
     let types = types(Form::Three, &paths);
     let info = json!({ "title": "Garboard", "version": version });
     json!({ "openapi": "3.0.0", "info": info, "paths": paths, "components": { "schemas": types } })

@@ -1,11 +1,15 @@
 //! What each subresource is called in OpenAPI, and what its body and its answer are. Pure.
 
 use super::definitions::{
-    EVACUATE_CANCEL_OPTIONS, FILE_SYSTEM_LIST, FREEZE_TIMEOUT, GUEST_AGENT_INFO, PAUSE_OPTIONS, RESTART_OPTIONS,
-    START_OPTIONS, STOP_OPTIONS, UNPAUSE_OPTIONS, USER_LIST, VIRTUAL_MACHINE,
+    EVACUATE_CANCEL_OPTIONS, FILE_SYSTEM_LIST, FREEZE_TIMEOUT, GUEST_AGENT_INFO, PAUSE_OPTIONS, QMP_ARGUMENTS,
+    QMP_REPLY, RESTART_OPTIONS, START_OPTIONS, STOP_OPTIONS, UNPAUSE_OPTIONS, USER_LIST, VIRTUAL_MACHINE,
 };
 use crate::route::Resource;
-use crate::routes::Route;
+use crate::routes::{Action, QmpLevel, Route};
+
+/// Types of parameters.
+const BOOLEAN: &str = "boolean";
+const STRING: &str = "string";
 
 /// What is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +47,8 @@ pub(super) struct Described {
     pub(super) body: Option<&'static str>,
     /// What is answered.
     pub(super) answer: Answer,
-    /// The parameters of the query, each true or false.
-    pub(super) query: &'static [&'static str],
+    /// The parameters of the query: the name, and its type in OpenAPI.
+    pub(super) query: &'static [(&'static str, &'static str)],
 }
 
 const fn row(subresource: &'static str, operation: &'static str, answer: Answer) -> Described {
@@ -56,12 +60,15 @@ impl Described {
         Self { body: Some(name), ..self }
     }
 
-    const fn query(self, names: &'static [&'static str]) -> Self {
-        Self { query: names, ..self }
+    const fn query(self, parameters: &'static [(&'static str, &'static str)]) -> Self {
+        Self { query: parameters, ..self }
     }
 
     /// That of a route. One that is served has a row of its own, as a test says.
     pub(super) fn of(route: &Route) -> &'static Self {
+        if let Action::QmpCommand(level) = route.action {
+            return command(level);
+        }
         ALL.iter().find(|described| described.subresource == route.subresource).unwrap_or(&UNNAMED)
     }
 
@@ -73,6 +80,21 @@ impl Described {
 }
 
 static UNNAMED: Described = row("", "KIND", Answer::Done);
+
+/// The rows of commands of QMP, whose subresources are those of its sessions.
+fn command(level: QmpLevel) -> &'static Described {
+    match level {
+        QmpLevel::Read => &QMP_READ,
+        QmpLevel::Write => &QMP_WRITE,
+        QmpLevel::Dangerous => &QMP_DANGEROUS,
+    }
+}
+
+static QMP_READ: Described =
+    row("qmp-read", "QmpReadCommand", Answer::Typed(QMP_REPLY)).query(&[("arguments", STRING)]);
+static QMP_WRITE: Described = row("qmp-write", "QmpWriteCommand", Answer::Typed(QMP_REPLY)).body(QMP_ARGUMENTS);
+static QMP_DANGEROUS: Described =
+    row("qmp-dangerous", "QmpDangerousCommand", Answer::Typed(QMP_REPLY)).body(QMP_ARGUMENTS);
 
 /// Each subresource that may be served.
 pub(super) static ALL: &[Described] = &[
@@ -91,9 +113,18 @@ pub(super) static ALL: &[Described] = &[
     row("guestosinfo", "Guestosinfo", Answer::Typed(GUEST_AGENT_INFO)),
     row("userlist", "Userlist", Answer::Typed(USER_LIST)),
     row("filesystemlist", "Filesystemlist", Answer::Typed(FILE_SYSTEM_LIST)),
-    row("console", "Console", Answer::Stream).query(&["preserveSession"]),
-    row("vnc", "VNC", Answer::Stream).query(&["preserveSession"]),
-    row("vnc/screenshot", "VNCScreenshot", Answer::Picture).query(&["moveCursor"]),
+    // The last two are ours: to look on, and to go on where a console was.
+    row("console", "Console", Answer::Stream).query(&[
+        ("preserveSession", BOOLEAN),
+        ("view", BOOLEAN),
+        ("position", STRING),
+    ]),
+    row("vnc", "VNC", Answer::Stream).query(&[("preserveSession", BOOLEAN)]),
+    row("vnc/screenshot", "VNCScreenshot", Answer::Picture).query(&[("moveCursor", BOOLEAN)]),
     row("portforward", "KIND-PortForward", Answer::Stream),
     row("usbredir", "usbredir", Answer::Stream),
+    row("qmp-read", "QmpRead", Answer::Stream),
+    row("qmp-write", "QmpWrite", Answer::Stream),
+    row("qmp-dangerous", "QmpDangerous", Answer::Stream),
+    row("screendump", "Screendump", Answer::Picture).query(&[("moveCursor", BOOLEAN)]),
 ];

@@ -1,9 +1,12 @@
 //! Documents have the paths that are served, each type that they name, and no other.
 
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::GROUP;
 use crate::options::{EvacuateCancelOptions, FreezeOptions, PauseOptions, RestartOptions, StartOptions, StopOptions};
 use crate::route::{Endpoint, endpoint};
-use crate::routes::{FIRST_VERSION, ROUTES};
+use crate::routes::{FIRST_VERSION, OWN_ROUTES, ROUTES};
 
 /// One of a path.
 struct Operation {
@@ -19,31 +22,37 @@ fn operations(document: &Value) -> Vec<Operation> {
         let (method, operation) = item.as_object().unwrap().iter().next().unwrap();
         let written = path.clone();
         let path = path.replace("{namespace}", "n").replace("{name}", "a").replace("{port}", "80");
-        let path = path.replace("{protocol}", "udp");
+        let path = path.replace("{protocol}", "udp").replace("{command}", "query-block");
         Operation { method: method.to_uppercase(), path, written, operation: operation.clone() }
     };
     document["paths"].as_object().unwrap().iter().map(of_path).collect()
 }
 
+/// Each version of each group.
+fn versions() -> Vec<(Group, &'static str)> {
+    let of_group = |group: Group| group.versions().iter().map(move |version| (group, *version));
+    Group::ALL.into_iter().flat_map(of_group).collect()
+}
+
 /// The document of each version, and that of all.
 fn documents() -> Vec<Value> {
-    VERSIONS.map(|version| v3_of(version, "0.1.0")).into_iter().chain([v2("0.1.0")]).collect()
+    versions().into_iter().map(|(group, version)| v3_of(group, version, "0.1.0")).chain([v2("0.1.0")]).collect()
 }
 
 #[test]
 fn a_document_of_each_version_has_just_the_paths_that_are_served() {
     let mut all = 0;
-    for version in VERSIONS {
-        let document = v3_of(version, "0.1.0");
+    for (group, version) in versions() {
+        let document = v3_of(group, version, "0.1.0");
         assert!(document["openapi"].as_str().unwrap().starts_with("3.0"), "{document}");
         let mut found = BTreeSet::new();
         for Operation { method, path, .. } in operations(&document) {
             let Ok(Endpoint::Call(call)) = endpoint(&method, &path) else { panic!("{method} {path}") };
-            assert!(call.route.is_served() && call.version == version, "{path}");
+            assert!(call.route.is_served() && call.version == version && call.group == group, "{path}");
             found.insert(call.route.name());
             all += 1;
         }
-        let served = routes(version).iter().filter(|route| route.is_served());
+        let served = group.routes(version).iter().filter(|route| route.is_served());
         assert_eq!(found, served.map(Route::name).collect(), "{version}");
     }
     assert_eq!(operations(&v2("0.1.0")).len(), all, "version 2 has them all");
@@ -100,14 +109,14 @@ fn each_type_that_is_named_is_there_and_each_that_is_there_is_named() {
     let whole = v2("0.1.0");
     let every: BTreeSet<String> = definitions::all("").keys().cloned().collect();
     assert_eq!(whole["definitions"].as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>(), every);
-    let first = v3_of(FIRST_VERSION, "0.1.0");
+    let first = v3_of(Group::KubeVirt, FIRST_VERSION, "0.1.0");
     assert_eq!(first["components"]["schemas"].as_object().unwrap().len(), 1, "a start by GET has no options");
 }
 
 #[test]
 fn bodies_and_answers_have_their_types() {
     let two = operations(&v2("0.1.0"));
-    let three = operations(&v3_of("v1", "0.1.0"));
+    let three = operations(&v3_of(Group::KubeVirt, "v1", "0.1.0"));
     let find = |all: &[Operation], tail: &str| {
         let path = format!("/apis/{GROUP}/v1/namespaces/n/{tail}");
         all.iter().find(|each| each.path == path).unwrap_or_else(|| panic!("{path}")).operation.clone()
@@ -129,6 +138,33 @@ fn bodies_and_answers_have_their_types() {
     let by_get = operations(&v2("0.1.0")).into_iter().filter(|each| each.method == "GET");
     for Operation { path, operation, .. } in by_get {
         assert!(operation["parameters"].as_array().unwrap().iter().all(|each| each["in"] != "body"), "{path}");
+    }
+}
+
+#[test]
+fn parameters_of_the_query_are_listed_with_their_types() {
+    let expected: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::from([
+        ("console", vec![("preserveSession", "boolean"), ("view", "boolean"), ("position", "string")]),
+        ("vnc", vec![("preserveSession", "boolean")]),
+        ("vnc/screenshot", vec![("moveCursor", "boolean")]),
+        ("screendump", vec![("moveCursor", "boolean")]),
+        ("qmp-read/{command}", vec![("arguments", "string")]),
+    ]);
+    for document in documents() {
+        for Operation { path, operation, .. } in operations(&document) {
+            let parameters = operation["parameters"].as_array().unwrap();
+            let of_query = parameters.iter().filter(|each| each["in"] == "query");
+            let listed: Vec<(&str, &str)> = of_query
+                .map(|each| {
+                    let kind = each["type"].as_str().or(each["schema"]["type"].as_str());
+                    assert_eq!(each["required"], false, "{path}");
+                    (each["name"].as_str().unwrap(), kind.unwrap())
+                })
+                .collect();
+            let subresource = path.split_once("/virtualmachineinstances/a/").map(|(_, subresource)| subresource);
+            let expected = subresource.and_then(|name| expected.get(name)).cloned().unwrap_or_default();
+            assert_eq!(listed, expected, "{path}");
+        }
     }
 }
 
@@ -155,19 +191,20 @@ fn options_have_the_fields_that_are_read() {
 
 #[test]
 fn each_served_route_is_described_and_each_row_is_of_a_route() {
-    for route in ROUTES.iter().filter(|route| route.is_served()) {
+    for route in ROUTES.iter().chain(OWN_ROUTES).filter(|route| route.is_served()) {
         assert!(operations::ALL.iter().any(|row| row.subresource == route.subresource), "{}", route.name());
     }
     for row in operations::ALL {
-        assert!(ROUTES.iter().any(|route| route.subresource == row.subresource), "{row:?}");
+        assert!(ROUTES.iter().chain(OWN_ROUTES).any(|route| route.subresource == row.subresource), "{row:?}");
     }
 }
 
 #[test]
 fn the_list_of_documents_leads_to_each() {
     let listed = v3();
-    for version in VERSIONS {
-        let url = listed["paths"][format!("apis/{GROUP}/{version}")]["serverRelativeURL"].as_str().unwrap();
-        assert_eq!(endpoint("GET", url), Ok(Endpoint::OpenApi3Of(version)));
+    for (group, version) in versions() {
+        let entry = &listed["paths"][format!("apis/{}/{version}", group.name())];
+        let url = entry["serverRelativeURL"].as_str().unwrap();
+        assert_eq!(endpoint("GET", url), Ok(Endpoint::OpenApi3Of(group, version)));
     }
 }

@@ -1,6 +1,8 @@
 //! What a start, stop or restart comes to: KubeVirt's table (`pkg/virt-api/rest/lifecycle.go`). A machine that runs by its strategy
 //! is started and stopped by the strategy, another by a request in its status. Pure.
 
+use std::cmp::Ordering;
+
 use garboard_api::defaults::GRACE_PERIOD_SECONDS;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
@@ -12,13 +14,24 @@ use crate::refusal::Refusal;
 /// What is done for a request, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
+    /// The guest has more time than it was started with.
+    pub longer: Option<Longer>,
     /// JSON patch of the VirtualMachine, and to what part it goes. It tests what was decided on: where another request was
     /// faster it does not apply, and that is a conflict.
     pub patch: Option<(Part, Value)>,
-    /// JSON patch of the instance: its guest has less time than it was started with.
+    /// JSON patch of the instance, after the machine's: its guest has less time than it was started with.
     pub instance_patch: Option<Value>,
     /// The instance's pod is deleted, with so many seconds for the guest.
     pub end_within: Option<i64>,
+}
+
+/// More time for a guest. It is given before the machine is stopped: its supervisor and its pod have to know when they are asked to end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Longer {
+    /// Seconds; the supervisor is asked first, if a guest runs.
+    pub seconds: u64,
+    /// JSON patch of the instance, from which the pod is given the time.
+    pub instance_patch: Value,
 }
 
 /// A part of a VirtualMachine.
@@ -42,11 +55,15 @@ pub struct Machine<'a> {
 const NOT_RUNNING: &str = "VM is not running";
 /// The shortest time for a pod: its containers get a signal before they are killed (KubeVirt's value for a forced restart).
 const SHORTEST_GRACE: i64 = 1;
+/// The longest time that a stop may ask for beyond the instance's own: what PID 1 of a launcher waits at most, 366 days.
+const LONGEST_GRACE: i64 = 366 * 24 * 3600;
 /// A condition of another controller: volumes have to be repaired by hand first.
 const MANUAL_RECOVERY: &str = "ManualRecoveryRequired";
 /// A condition of another controller: volumes are being copied to other claims. A restart would leave them half copied.
 const VOLUMES_CHANGE: &str = "VolumesChange";
 const RECOVERY: &str = "VM recovery required: a volume migration failed, and its volumes have to be put right by hand";
+/// It begins as KubeVirt's does, which is that of a migration that has failed.
+const RECOVERY_LATER: &str = "VM recovery required if it is restarted now: its volumes are being copied to other claims, and would be half there; restart it when they are";
 
 impl Machine<'_> {
     fn strategy(&self) -> Result<RunStrategy, Refusal> {
@@ -108,24 +125,25 @@ pub fn start(machine: &Machine<'_>, options: &StartOptions) -> Result<Change, Re
 /// A stop.
 ///
 /// # Errors
-/// It does not run, or the guest would get more time than its specification gives.
+/// It does not run, is stopped already in no longer a time, or the time is none.
 pub fn stop(machine: &Machine<'_>, options: &StopOptions) -> Result<Change, Refusal> {
-    let hurry = sooner(machine, options.grace_period)?;
+    let time = time(machine, options.grace_period)?;
     let strategy = machine.strategy()?;
     let change = match (strategy, machine.alive()) {
         (RunStrategy::Always | RunStrategy::Once, _) => strategy_patch(machine.vm, RunStrategy::Halted),
         (_, None) => return Err(Refusal::Conflict(NOT_RUNNING.to_owned())),
         // It is being stopped as it is.
-        (RunStrategy::Halted, Some(_)) if hurry.is_some() => Change::default(),
+        (RunStrategy::Halted, Some(_)) if matches!(time, Time::Less(_)) => Change::default(),
         (RunStrategy::Halted, Some(_)) => {
             let message = "Halted only supports manual stop requests with a shorter graceperiod";
             return Err(Refusal::Conflict(message.to_owned()));
         }
         (RunStrategy::Manual | RunStrategy::RerunOnFailure, Some(vmi)) => request(machine, &[stop_request(vmi)])?,
     };
-    Ok(match hurry {
-        Some(hurry) => Change { patch: change.patch, ..hurry },
-        None => change,
+    Ok(match time {
+        Time::Own => change,
+        Time::Less(hurry) => Change { patch: change.patch, ..hurry },
+        Time::More(longer) => Change { longer: Some(longer), ..change },
     })
 }
 
@@ -141,7 +159,7 @@ pub fn restart(machine: &Machine<'_>, options: &RestartOptions) -> Result<Change
         Some(_) => return Err(bad("gracePeriod has to be greater or equal to 0")),
     };
     if machine.is_true(VOLUMES_CHANGE) {
-        return Err(Refusal::Conflict(RECOVERY.to_owned()));
+        return Err(Refusal::Conflict(RECOVERY_LATER.to_owned()));
     }
     let strategy = machine.strategy()?;
     if matches!(strategy, RunStrategy::Halted | RunStrategy::Once) {
@@ -158,28 +176,40 @@ fn bad(message: &str) -> Refusal {
     Refusal::BadRequest(message.to_owned())
 }
 
-/// What is done beside the stop, if the time of the request is shorter than the instance's.
-fn sooner(machine: &Machine<'_>, asked: Option<i64>) -> Result<Option<Change>, Refusal> {
-    let (Some(asked), Some(vmi)) = (asked, machine.alive()) else { return Ok(None) };
+/// The time of a stop, beside the instance's.
+enum Time {
+    /// The same, or none is asked for.
+    Own,
+    /// Less, and what is done for it beside the stop.
+    Less(Change),
+    /// More, and what is done for it before the stop.
+    More(Longer),
+}
+
+fn time(machine: &Machine<'_>, asked: Option<i64>) -> Result<Time, Refusal> {
+    let (Some(asked), Some(vmi)) = (asked, machine.alive()) else { return Ok(Time::Own) };
     if asked < 0 {
         return Err(bad("gracePeriod has to be greater or equal to 0"));
     }
     let own = vmi.spec.termination_grace_period_seconds.unwrap_or(i64::from(GRACE_PERIOD_SECONDS));
-    if asked > own {
-        let message = format!(
-            "gracePeriod {asked} is longer than the terminationGracePeriodSeconds {own} of the running instance, which cannot be prolonged"
-        );
-        return Err(Refusal::Conflict(message));
+    match asked.cmp(&own) {
+        Ordering::Equal => Ok(Time::Own),
+        Ordering::Less => Ok(Time::Less(Change {
+            instance_patch: Some(timing(vmi, asked)),
+            end_within: Some(asked.max(SHORTEST_GRACE)),
+            ..Change::default()
+        })),
+        Ordering::Greater if asked > LONGEST_GRACE => {
+            Err(bad(&format!("gracePeriod has to be less or equal to {LONGEST_GRACE}, which are 366 days")))
+        }
+        Ordering::Greater => {
+            Ok(Time::More(Longer { seconds: asked.unsigned_abs(), instance_patch: timing(vmi, asked) }))
+        }
     }
-    Ok((asked < own).then(|| Change {
-        patch: None,
-        instance_patch: Some(shortening(vmi, asked)),
-        end_within: Some(asked.max(SHORTEST_GRACE)),
-    }))
 }
 
-/// Writes a shorter time into the instance. Where it has none, it has the default.
-fn shortening(vmi: &VirtualMachineInstance, seconds: i64) -> Value {
+/// Writes another time into the instance. Where it has none, it has the default.
+fn timing(vmi: &VirtualMachineInstance, seconds: i64) -> Value {
     let path = "/spec/terminationGracePeriodSeconds";
     let mut patch = vec![json!({ "op": "test", "path": "/metadata/uid", "value": vmi.metadata.uid })];
     let own = vmi.spec.termination_grace_period_seconds;

@@ -21,7 +21,8 @@ fn vmi(phase: &str) -> Option<VirtualMachineInstance> {
     (!phase.is_empty()).then(|| serde_json::from_value(value).unwrap())
 }
 
-/// What it comes to: the value that is written, `+N` for a pod that is deleted within N seconds, or code and message.
+/// What it comes to: `N s, then` where the guest is given more time before, the value that is written, `+N` for a pod that is deleted
+/// within N seconds, or code and message.
 fn outcome_of(outcome: Result<Change, Refusal>) -> String {
     let change = match outcome {
         Ok(change) => change,
@@ -41,7 +42,8 @@ fn outcome_of(outcome: Result<Change, Refusal>) -> String {
         }
     });
     let ending = change.end_within.map(|seconds| format!("+{seconds}")).unwrap_or_default();
-    format!("{}{ending}", written.unwrap_or_default())
+    let longer = change.longer.map(|longer| format!("{} s, then ", longer.seconds)).unwrap_or_default();
+    format!("{longer}{}{ending}", written.unwrap_or_default())
 }
 
 fn on(
@@ -92,7 +94,7 @@ fn a_paused_start_is_a_request_also_of_a_halted_machine() {
 #[test]
 fn a_stop_is_a_strategy_or_a_request_and_may_hurry() {
     let not_running = "409: VM is not running";
-    let too_long = "409: gracePeriod 61 is longer than the terminationGracePeriodSeconds 60 of the running instance, which cannot be prolonged";
+    let too_long = "400: gracePeriod has to be less or equal to 31622400, which are 366 days";
     let table = [
         ("Always", "Running", &[][..], None, "Halted"),
         ("true", "Running", &[], None, "false"),
@@ -100,7 +102,10 @@ fn a_stop_is_a_strategy_or_a_request_and_may_hurry() {
         ("Once", "Running", &[], Some(5), "Halted+5"),
         ("Always", "Running", &[], Some(0), "Halted+1"),
         ("Always", "Running", &[], Some(60), "Halted"),
-        ("Always", "Running", &[], Some(61), too_long),
+        ("Always", "Running", &[], Some(61), "61 s, then Halted"),
+        ("Always", "", &[], Some(61), "Halted"),
+        ("Manual", "Running", &[], Some(3600), "3600 s, then Stop"),
+        ("Always", "Running", &[], Some(31_622_401), too_long),
         ("Always", "Running", &[], Some(-1), "400: gracePeriod has to be greater or equal to 0"),
         ("Manual", "Running", &[], None, "Stop"),
         ("Manual", "Running", &["Start"], None, "Stop"),
@@ -118,6 +123,13 @@ fn a_stop_is_a_strategy_or_a_request_and_may_hurry() {
             Some(60),
             "409: Halted only supports manual stop requests with a shorter graceperiod",
         ),
+        (
+            "Halted",
+            "Running",
+            &[],
+            Some(61),
+            "409: Halted only supports manual stop requests with a shorter graceperiod",
+        ),
     ];
     for (strategy, phase, requests, grace_period, expected) in table {
         let options = StopOptions { grace_period, dry_run: None };
@@ -127,7 +139,7 @@ fn a_stop_is_a_strategy_or_a_request_and_may_hurry() {
 }
 
 #[test]
-fn a_stop_that_hurries_writes_its_time_into_the_instance() {
+fn a_stop_with_a_time_of_its_own_writes_it_into_the_instance() {
     let (vm, path) = (vm("Always", &[]), "/spec/terminationGracePeriodSeconds");
     let patch = |own: Option<i64>, grace_period: Option<i64>| {
         let mut vmi = vmi("Running").unwrap();
@@ -143,6 +155,12 @@ fn a_stop_that_hurries_writes_its_time_into_the_instance() {
     for unchanged in [None, Some(60)] {
         assert_eq!(patch(Some(60), unchanged), None);
     }
+    let options = StopOptions { grace_period: Some(90), dry_run: None };
+    let running = vmi("Running").unwrap();
+    let change = stop(&Machine { vm: &vm, vmi: Some(&running) }, &options).unwrap();
+    let add = json!({ "op": "add", "path": path, "value": 90 });
+    assert_eq!(change.longer.unwrap().instance_patch, json!([uid, own, add]));
+    assert_eq!((change.instance_patch, change.end_within), (None, None), "the pod goes as it goes without a stop");
     let restarted = RestartOptions { grace_period_seconds: Some(0), dry_run: None };
     let running = vmi("Running");
     let change = restart(&Machine { vm: &vm, vmi: running.as_ref() }, &restarted).unwrap();
@@ -196,9 +214,11 @@ fn a_machine_whose_volumes_need_hands_is_not_started_and_one_whose_volumes_move_
     let starts = |vm: &VirtualMachine| outcome_of(start(&Machine { vm, vmi: None }, &StartOptions::default()));
     let restarts =
         |vm: &VirtualMachine| outcome_of(restart(&Machine { vm, vmi: running.as_ref() }, &RestartOptions::default()));
-    let refused = "409: a volume migration failed, and its volumes have to be put right by hand";
-    assert_eq!(starts(&with("ManualRecoveryRequired", "True")), refused);
-    assert_eq!(restarts(&with("VolumesChange", "True")), refused);
+    let failed = "409: a volume migration failed, and its volumes have to be put right by hand";
+    assert_eq!(starts(&with("ManualRecoveryRequired", "True")), failed);
+    let goes_on =
+        "409: its volumes are being copied to other claims, and would be half there; restart it when they are";
+    assert_eq!(restarts(&with("VolumesChange", "True")), goes_on);
     assert_eq!(restarts(&with("VolumesChange", "False")), "Stop,Start");
     assert_eq!(starts(&with("VolumesChange", "True")), "Start");
 }

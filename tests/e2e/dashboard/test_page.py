@@ -3,9 +3,10 @@
 import copy
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from garboard_e2e.dashboard import browser as chromium
+from garboard_e2e.dashboard.pages import action, show
 from garboard_e2e.dashboard.played_api import GREETING, PlayedApi, status
 from garboard_e2e.dashboard.served import Served
 from garboard_e2e.patience import wait_until
@@ -18,16 +19,12 @@ def patience() -> None:
     expect.set_options(timeout=60_000)
 
 
-def action(page: Page, name: str) -> Locator:
-    return page.locator("#actions").get_by_role("button", name=name, exact=True)
-
-
 def names(page: Page) -> list[str]:
     return page.locator("#machines tbody th").all_inner_texts()
 
 
 def machine(page: Page, name: str) -> None:
-    page.get_by_role("link", name=name, exact=True).click()
+    show(page, name)
     expect(page.get_by_role("heading", name=name, level=1)).to_be_focused()
 
 
@@ -285,6 +282,38 @@ def test_a_console_connects_again_unless_another_user_took_it(page: Page, api: P
     assert [path.partition("?")[2] for path in opened] == ["position=new", f"preserveSession=true&{place}", place]
 
 
+# Of a tab that is hidden a browser draws rarely: here nothing, until it is let go on.
+HOLD = """() => { const real = window.setTimeout, held = [];
+  window.setTimeout = (act, wait, ...rest) => wait ? real(act, wait, ...rest) : held.push(act);
+  window.goOn = () => { window.setTimeout = real; held.forEach((act) => act()); }; }"""
+
+
+def test_a_console_that_prints_faster_than_it_is_drawn_waits_and_loses_nothing(page: Page, api: PlayedApi) -> None:
+    machine(page, "hello")
+    action(page, "Console").click()
+    rows, state = page.locator("#session .xterm-rows"), page.locator("#session-state")
+    expect(rows).to_contain_text("hello login:")
+    page.evaluate(HOLD)
+    # One piece more than the page keeps.
+    piece, kept = 1 << 16, 16 << 20
+    printed = b"".join(b"%014d\r\n" % number for number in range((kept + piece) // 16))
+    for begin in range(0, len(printed), piece):
+        api.consoles[0].send(printed[begin : begin + piece])
+    expect(state).to_contain_text("faster than this page draws")
+    assert len(api.consoles) == 1
+    page.evaluate("() => window.goOn()")
+    wait_until("a second session", lambda: len(api.consoles) == 2)
+    expect(state).to_have_text("Connected.")
+    again = [path for _, path, _, _ in api.asked if "/console?preserveSession=true" in path]
+    read = int(again[0].rpartition(".")[2]) - len(GREETING)
+    assert kept < read <= len(printed)
+    # All that it has read is drawn, and nothing of it comes twice.
+    expect(rows).to_contain_text(f"{read // 16 - 1:014d}")
+    api.consoles[1].send(printed[read:] + b"and on")
+    expect(rows).to_contain_text("and on")
+    assert rows.inner_text().count(f"{len(printed) // 16 - 1:014d}") == 1
+
+
 def test_a_console_that_cannot_go_on_where_it_was_begins_anew(page: Page, api: PlayedApi) -> None:
     """Its controller is of a version before: what comes was shown already."""
     machine(page, "hello")
@@ -344,3 +373,37 @@ def test_the_screen_is_drawn_and_takes_keys(page: Page, api: PlayedApi) -> None:
     wait_until("the keys of the button", lambda: api.pressed[2:] == [0xFFE3, 0xFFE9, 0xFFFF])
     page.keyboard.press("Control+]")
     expect(session.get_by_role("button", name="Close")).to_be_focused()
+
+
+def test_a_read_that_got_no_answer_is_asked_again(browser: Browser, served: Served) -> None:
+    """As when a network comes or goes: Chromium gives up what is under way."""
+    failures = 2
+
+    def fails_twice(route: Route) -> None:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            route.abort("internetdisconnected")
+        else:
+            route.continue_()
+
+    with chromium.page(browser) as page:
+        page.route("**/about", fails_twice)
+        page.goto(served.address)
+        page.get_by_role("link", name="hello", exact=True).wait_for()
+    assert failures < 0
+
+
+def test_a_change_that_got_no_answer_is_not_asked_again(page: Page, api: PlayedApi) -> None:
+    """It may have been done."""
+    asked = list[str]()
+
+    def fails(route: Route) -> None:
+        asked.append(route.request.method)
+        route.abort("internetdisconnected")
+
+    page.route("**/virtualmachines/halted/start", fails)
+    machine(page, "halted")
+    action(page, "Start").click()
+    expect(page.get_by_role("alert")).to_contain_text("the dashboard does not answer")
+    assert asked == ["PUT"] and api.changes() == []

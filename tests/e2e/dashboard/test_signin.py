@@ -1,14 +1,16 @@
 """The page as a cluster serves it: its users sign in with a token, which their tab keeps."""
 
 import base64
+import re
 import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from garboard_e2e.dashboard import browser as chromium
 from garboard_e2e.dashboard.in_cluster import InCluster, token_until
+from garboard_e2e.dashboard.pages import act, await_screen, show
 from garboard_e2e.dashboard.played_api import Collection, PlayedApi, status
 from garboard_e2e.patience import wait_until
 
@@ -89,7 +91,7 @@ def test_a_wrong_token_is_refused_where_it_is_typed(page: Page, token: str) -> N
 
 def test_who_signs_out_leaves_nothing_behind(page: Page, api: PlayedApi) -> None:
     sign_in(page)
-    page.get_by_role("link", name="hello", exact=True).click()
+    show(page, "hello")
     expect(page.locator(".card")).to_be_visible()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Token")).to_be_focused()
@@ -100,6 +102,27 @@ def test_who_signs_out_leaves_nothing_behind(page: Page, api: PlayedApi) -> None
     page.reload()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     expect(page.get_by_role("button", name="Sign out")).to_be_hidden()
+
+
+def test_a_read_that_got_no_answer_is_given_up_with_its_user(page: Page) -> None:
+    asked = list[str]()
+
+    def fails(route: Route) -> None:
+        asked.append(route.request.url)
+        route.abort("internetdisconnected")
+
+    events = re.compile(r"/events\?")
+    page.route(events, fails)
+    sign_in(page)
+    with page.expect_request(events):
+        show(page, "hello")
+    expect(page.get_by_role("heading", name="hello", level=1)).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_focused()
+    before = len(asked)
+    # Longer than the page waits before it asks for the last time.
+    page.wait_for_timeout(5_000)
+    assert 0 < before == len(asked)
 
 
 def watched_again(api: PlayedApi) -> list[Collection]:
@@ -113,7 +136,7 @@ def test_why_judges_by_what_the_user_may_see(page: Page, api: PlayedApi) -> None
     refused = status(403, "Forbidden", 'nodes is forbidden: User "ada" cannot list resource "nodes"')
     api.refusals["GET /api/v1/nodes"] = refused
     sign_in(page)
-    page.get_by_role("link", name="large", exact=True).click()
+    show(page, "large")
     card = page.locator(".card")
     expect(card).to_contain_text("Wrong")
     expect(card).to_contain_text("nodes: you may not see them")
@@ -126,24 +149,23 @@ def test_what_the_api_refuses_is_shown_as_it_says_it(page: Page, api: PlayedApi)
     message = 'virtualmachines.subresources.kubevirt.io "halted" is forbidden: User "ada" cannot update resource'
     api.refusals[f"PUT {SUBRESOURCES}/virtualmachines/halted/start"] = status(403, "Forbidden", message)
     sign_in(page)
-    page.get_by_role("link", name="halted", exact=True).click()
-    page.locator("#actions").get_by_role("button", name="Start", exact=True).click()
+    show(page, "halted")
+    act(page, "Start")
     expect(page.get_by_role("alert").filter(has_text="halted")).to_contain_text(f"{message} (Forbidden, 403)")
 
 
 def test_console_and_screen_are_streams_of_the_token(page: Page, api: PlayedApi) -> None:
     sign_in(page)
-    page.get_by_role("link", name="hello", exact=True).click()
-    page.locator("#actions").get_by_role("button", name="Console", exact=True).click()
+    show(page, "hello")
+    act(page, "Console")
     rows = page.locator(".xterm-rows")
     expect(rows).to_contain_text("hello login:")
     page.keyboard.type("root\r")
     expect(rows).to_contain_text("hello login: root")
     page.keyboard.press("Control+]")
     page.keyboard.press("Enter")
-    page.locator("#actions").get_by_role("button", name="Screen", exact=True).click()
-    width = "() => document.querySelector('#session canvas')?.width ?? 0"
-    wait_until("a screen", lambda: page.evaluate(width) > 300)
+    act(page, "Screen")
+    await_screen(page)
     streams = api.sent("/hello/console") + api.sent("/hello/vnc")
     assert len(streams) == 2
     for sent in streams:
@@ -156,9 +178,9 @@ def test_a_token_that_ends_ends_its_console_and_another_one_goes_on_from_there(p
     short = token_until(end)
     api.tokens[short] = "ada"
     sign_in(page, short)
-    page.get_by_role("link", name="hello", exact=True).click()
+    show(page, "hello")
     expect(page.locator(".card")).to_be_visible()
-    page.locator("#actions").get_by_role("button", name="Console", exact=True).click()
+    act(page, "Console")
     expect(page.locator(".xterm-rows")).to_contain_text("hello login:")
     assert time.time() < end, "the console came too late for this test"
     del api.tokens[short]
@@ -184,6 +206,22 @@ def test_another_user_in_the_same_tab_sees_nothing_of_the_one_before(page: Page,
     expect(page.locator("#scope-reason")).to_contain_text("at the cluster scope")
     expect(page.get_by_text("There are no machines here.")).to_be_visible()
     expect(page.get_by_role("link", name="hello", exact=True)).to_have_count(0)
+
+
+def test_where_one_user_looked_the_next_one_need_not_look(page: Page, api: PlayedApi) -> None:
+    api.tokens["of-bob"], api.forbidden_everywhere = "bob", True
+    sign_in(page)
+    expect(page.locator("#scope-reason")).to_contain_text("at the cluster scope")
+    expect(page.get_by_text("There are no machines here.")).to_be_visible()
+    # A token that ends, and not a user who signs out.
+    del api.tokens[TOKEN]
+    page.reload()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    api.forbidden_everywhere = False
+    sign_in(page, "of-bob")
+    expect(page.get_by_role("link", name="hello", exact=True)).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("link", name="hello", exact=True)).to_be_visible()
 
 
 def test_one_signs_in_by_keyboard_alone(page: Page) -> None:

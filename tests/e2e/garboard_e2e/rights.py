@@ -32,6 +32,10 @@ HOLDERS = {
     "viewer": "kubevirt.io:view",
     "migrator": "kubevirt.io:migrate",
     "starter-by-get": "garboard-start-by-get",
+    "asker": "garboard-qmp-read",
+    "changer": "garboard-qmp-write",
+    "master": "garboard-qmp-dangerous",
+    "historian": "garboard-runs",
 }
 TYPES_VIEWER = "types-viewer"
 # Accounts that are only called like Garboard's.
@@ -40,6 +44,7 @@ AS_ADMINISTRATOR = Caller()
 
 DRY = "dryRun=All"
 PODS = "/api/v1/namespaces/default/pods"
+RUNS = "/apis/garboard.dev/v1/namespaces/default/machineruns"
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 MACHINES = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines"
 RUNNING: Object = {"status": {"phase": "Running"}}
@@ -122,9 +127,24 @@ def asks(caller: Caller, status: Object, version: str = "v1") -> Request:
     return Request(caller, "PATCH", path, {"status": status}, "merge")
 
 
+def run(caller: Caller, on: str, changed: Object | None = None, **metadata: Any) -> Request:
+    """A record of a run, with these fields of its spec changed."""
+    times = {"startedAt": "2026-01-01T00:00:00Z", "endedAt": "2026-01-01T00:00:01Z"}
+    spec = {"machine": "vm-1", "instanceUID": "i", "podUID": "p", "node": on, "reason": "GuestShutdown"} | times
+    head = {"apiVersion": "garboard.dev/v1", "kind": "MachineRun", "metadata": {"name": "vm-1-0a1b2c3d"} | metadata}
+    return Request(caller, "POST", f"{RUNS}?{DRY}", head | {"spec": spec | (changed or {})})
+
+
 def record(caller: Caller, name: str, of: str = "7f", **owner: Any) -> Request:
     """A new ControllerRevision."""
     return Request(caller, "POST", f"{REVISIONS}?{DRY}", revision(name, of, **owner))
+
+
+def copy(caller: Caller, name: str, **owner: Any) -> Request:
+    """A new copy of an instancetype."""
+    body = revision(name, "7f", **owner)
+    body["metadata"]["labels"] = {"instancetype.kubevirt.io/object-version": "v1beta1"}
+    return Request(caller, "POST", f"{REVISIONS}?{DRY}", body)
 
 
 def drop(caller: Caller, selector: str = "") -> Request:

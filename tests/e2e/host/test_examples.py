@@ -83,6 +83,12 @@ def has_all_its_disks(guest: Guest) -> None:
     guest.shell("nproc", "2\n")
 
 
+def has_the_size_of_its_instancetype(guest: Guest) -> None:
+    has_address(guest)
+    guest.shell("nproc", "2\n")
+    guest.shell("ls /dev/vda", "/dev/vda")
+
+
 def ran_cloud_init(guest: Guest) -> None:
     guest.terminal.expect("cloud-init was here", 900)
 
@@ -100,6 +106,7 @@ EXPECTED: dict[str, Callable[[Guest], None]] = {
     "vm-configmap": can_mount_its_configuration,
     "vm-debian-cloudinit": ran_cloud_init,
     "vm-efi": shows_it_was_started_by_efi,
+    "vm-instancetype": has_the_size_of_its_instancetype,
     "vm-multi-disk": has_all_its_disks,
     "vm-ports": serves_a_page,
     "vm-pvc": has_the_claims_disk,

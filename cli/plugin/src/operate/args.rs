@@ -83,10 +83,14 @@ pub(crate) struct InstallArgs {
     pub(crate) print: bool,
 }
 
-/// A name of a host: of letters, digits, `-` and `.`.
-fn host_name(text: &str) -> Result<String, String> {
+/// A name of a host by which browsers reach the dashboard: at most 253 letters, digits, `-` and `.`, without a port.
+///
+/// # Errors
+/// What to write instead.
+pub fn host_name(text: &str) -> Result<String, String> {
+    const LONGEST: usize = 253;
     let is_allowed = |one: u8| one.is_ascii_alphanumeric() || one == b'-' || one == b'.';
-    let is_good = !text.is_empty() && text.bytes().all(is_allowed);
+    let is_good = !text.is_empty() && text.len() <= LONGEST && text.bytes().all(is_allowed);
     if is_good { Ok(text.to_owned()) } else { Err("write a name without https:// and port".to_owned()) }
 }
 

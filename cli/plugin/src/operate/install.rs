@@ -31,12 +31,17 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
     }
     let version = check_version(kubectl)?;
     let namespace = kubectl.garboard().to_owned();
+    let planned = |dashboard: Option<DashboardOptions>| {
+        manifest::objects(&InstallOptions { namespace: namespace.clone(), dashboard, ..InstallOptions::plain() })
+    };
+    // Before anything is read: who may not install is refused with what they may not do, not with what they may not see.
+    check_rights(kubectl, &planned(chosen_dashboard(args, None))?, "patch")?;
     let dashboards = kubectl.within_garboard().get(&["deployment", DASHBOARD]).map_err(failed)?;
     let dashboard = chosen_dashboard(args, dashboards.first());
-    let plain =
-        InstallOptions { namespace: namespace.clone(), dashboard: dashboard.clone(), ..InstallOptions::plain() };
-    let plain = manifest::objects(&plain)?;
-    check_rights(kubectl, &plain, "patch")?;
+    let plain = planned(dashboard.clone())?;
+    if !dashboards.is_empty() {
+        check_rights(kubectl, &plain, "patch")?;
+    }
     check_foreign(kubectl, &plain)?;
     let present = kubectl.within_garboard().get(&["deployment", CONTROLLER]).map_err(failed)?;
     let setting = EmulationSetting::of(&present, &kubevirts(kubectl).map_err(failed)?);
@@ -44,7 +49,7 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
         return Err(exit_error(REFUSED, problem));
     }
     check_elsewhere(kubectl)?;
-    let choice = InstallOptions { namespace, dashboard, ..choose(args, &present) };
+    let choice = InstallOptions { namespace: namespace.clone(), dashboard, ..choose(args, &present) };
     let objects = manifest::objects(&choice)?;
     let emulation = if setting.object.is_some() { setting.allowed } else { choice.emulation };
     note!("Kubernetes {version}: installing Garboard {VERSION}{}", if emulation { " with emulation" } else { "" });
@@ -325,7 +330,11 @@ mod tests {
         let expected = DashboardOptions { hosts: vec!["b.example".into(), "c.example".into()], tls_secret: None };
         assert_eq!(chosen_dashboard(&other, Some(&present)), Some(expected.clone()));
         assert_eq!(chosen_dashboard(&other, None), Some(expected));
-        assert!(Line::try_parse_from(["install", "--dashboard-host=https://a.example"]).is_err());
+        let long = "a".repeat(254);
+        for wrong in ["", "https://a.example", "a.example:443", "a example", "a; script-src *", long.as_str()] {
+            let option = format!("--dashboard-host={wrong}");
+            assert!(Line::try_parse_from(["install", option.as_str()]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `garboard qmp` and `kubectl garboard qmp`: one command or a session, through the supervisor's debug broker.
+//! `garboard qmp` and `kubectl garboard qmp`: one command or a session, through the supervisor's debug broker; the latter over
+//! the subresource of its level.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -7,12 +8,17 @@ use std::time::Duration;
 use anyhow::Context;
 use garboard_protocol::control::{ControlRequest, QmpAccess};
 use garboard_qmp_commands::CommandClass;
+use garboard_qmp_commands::schema::Schema;
 use serde_json::{Value, json};
 
-use crate::exit::{self, BAD_INPUT, REFUSED, exit_error};
+use crate::exit::{self, BAD_INPUT, ExitError, REFUSED, exit_error};
+use crate::find;
+use crate::kubectl::{Kubectl, failed};
 use crate::line::{Incoming, Line, Outgoing};
 use crate::options::QmpTask;
 use crate::output::{note, outln};
+use crate::stream::{self, Stream, Streams};
+use crate::subresource::{QMP_DANGEROUS, QMP_READ, QMP_WRITE, Resource, Subresource};
 
 mod session;
 
@@ -36,22 +42,72 @@ pub fn history_in(state: &Path) -> PathBuf {
     state.join("qmp-history")
 }
 
-/// Does what was asked for over a connection to a supervisor. `history` is for sessions.
-pub fn run_session(mut line: Line, task: &QmpTask, history: Option<PathBuf>) -> anyhow::Result<u8> {
-    let access = match (task.allow_dangerous, task.allow_write) {
+fn access(task: &QmpTask) -> QmpAccess {
+    match (task.allow_dangerous, task.allow_write) {
         (true, _) => QmpAccess::Dangerous,
         (false, true) => QmpAccess::ReadWrite,
         (false, false) => QmpAccess::ReadOnly,
-    };
-    line.open(ControlRequest::Qmp { access })?;
+    }
+}
+
+/// Does what was asked for over a connection to a supervisor of this host. `history` is for sessions.
+pub fn run_session(mut line: Line, task: &QmpTask, history: Option<PathBuf>) -> anyhow::Result<u8> {
+    line.open(ControlRequest::Qmp { access: access(task) })?;
     let Line { incoming, outgoing, machine, .. } = line;
+    converse(incoming, outgoing, &Asked { machine: &machine, task, history: history.as_deref() })
+}
+
+/// `kubectl garboard qmp MACHINE [COMMAND [JSON]]`: a stream of the subresource of its level.
+pub(crate) fn run(kubectl: &Kubectl, machine: &str, task: &QmpTask) -> anyhow::Result<u8> {
+    let verb = match access(task) {
+        QmpAccess::ReadOnly => QMP_READ,
+        QmpAccess::ReadWrite => QMP_WRITE,
+        QmpAccess::Dangerous => QMP_DANGEROUS,
+    };
+    // A mistake in them is one before anything is opened.
+    task.arguments.as_deref().map(parse_arguments).transpose()?;
+    let running = find::running(kubectl, machine)?;
+    let machine = running.machine();
+    let streams = Streams::start(kubectl, running.subresource(verb))?;
+    let Stream { incoming, outgoing, ending } = streams.open("").map_err(failed)?;
+    let history = history_of_caller();
+    let outcome = converse(incoming, outgoing, &Asked { machine: &machine, task, history: history.as_deref() });
+    match outcome {
+        // QEMU, or its broker, has answered: the stream was there.
+        Err(error) if error.downcast_ref::<ExitError>().is_none() => {
+            stream::judge(&ending, &machine)?;
+            Err(error)
+        }
+        other => other,
+    }
+}
+
+/// What is done over a connection.
+struct Asked<'a> {
+    machine: &'a str,
+    task: &'a QmpTask,
+    history: Option<&'a Path>,
+}
+
+fn converse(incoming: Incoming, outgoing: Outgoing, asked: &Asked<'_>) -> anyhow::Result<u8> {
     let mut connection = Connection::greet(incoming, outgoing)?;
     // So far it was the supervisor that answered, at once.
     connection.reader.get_mut().set_patience(Some(PATIENCE));
-    match &task.command {
-        Some(command) => one(&mut connection, command, task.arguments.as_deref()),
-        None => session::run(&mut connection, &machine, history.as_deref()),
+    match &asked.task.command {
+        Some(command) => one(&mut connection, command, asked.task.arguments.as_deref()),
+        None => session::run(&mut connection, asked.machine, asked.history),
     }
+}
+
+/// The commands that QEMU of a machine has, from its schema; none where it cannot be asked.
+pub(crate) fn commands(kubectl: &Kubectl, namespace: &str, name: &str) -> Vec<String> {
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    let of_machine = Subresource { resource: Resource::Instance, namespace, name, verb: QMP_READ };
+    let path = format!("{}{}/query-qmp-schema", kubectl.server_path(), of_machine.path());
+    let reply: Value =
+        serde_json::from_slice(&kubectl.run(&["get", "--raw", &path]).unwrap_or_default()).unwrap_or_default();
+    let schema = Schema::parse(&reply["return"].to_string()).ok();
+    schema.iter().flat_map(|schema| schema.commands().map(str::to_owned)).collect()
 }
 
 fn one(connection: &mut Connection, command: &str, arguments: Option<&str>) -> anyhow::Result<u8> {

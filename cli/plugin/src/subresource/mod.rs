@@ -1,5 +1,5 @@
-//! KubeVirt's subresources of a machine (`subresources.kubevirt.io`), asked by `kubectl replace --raw`: each has a right of its own,
-//! and none of them lets its user into the pod.
+//! KubeVirt's subresources of a machine (`subresources.kubevirt.io`), asked by `kubectl replace --raw`, and ours
+//! (`subresources.garboard.dev`): each has a right of its own, and none of them lets its user into the pod.
 
 pub(crate) mod refusal;
 
@@ -11,7 +11,14 @@ use crate::failure::Failure;
 use crate::kubectl::Kubectl;
 
 /// The group and its version that every controller has which serves any.
-const GROUP: &str = "/apis/subresources.kubevirt.io/v1";
+pub(crate) const GROUP: &str = "/apis/subresources.kubevirt.io/v1";
+
+/// Our own group.
+const OWN_GROUP: &str = "/apis/subresources.garboard.dev/v1";
+/// QMP at its three levels: subresources of our own group.
+pub(crate) const QMP_READ: &str = "qmp-read";
+pub(crate) const QMP_WRITE: &str = "qmp-write";
+pub(crate) const QMP_DANGEROUS: &str = "qmp-dangerous";
 
 /// Of what a subresource is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +65,9 @@ impl Subresource {
 
     /// Its path at an API server. Names have no character that means something in a path.
     pub(crate) fn path(&self) -> String {
-        format!("{GROUP}/namespaces/{}/{}/{}/{}", self.namespace, self.resource.plural(), self.name, self.verb)
+        let is_own = [QMP_READ, QMP_WRITE, QMP_DANGEROUS].contains(&self.verb);
+        let group = if is_own { OWN_GROUP } else { GROUP };
+        format!("{group}/namespaces/{}/{}/{}/{}", self.namespace, self.resource.plural(), self.name, self.verb)
     }
 
     /// Asks for it with this body, and waits for the answer, without a limit of its own if none is given.
@@ -88,6 +97,15 @@ pub(crate) mod tests {
         let start = Subresource { resource: Resource::Machine, ..of_instance("start") };
         assert_eq!(start.path(), "/apis/subresources.kubevirt.io/v1/namespaces/tenant/virtualmachines/hello/start");
         assert_eq!((start.role().as_str(), start.machine().as_str()), ("virtualmachines/start", "tenant/hello"));
+    }
+
+    #[test]
+    fn qmp_is_of_our_own_group() {
+        let base = "/apis/subresources.garboard.dev/v1/namespaces/tenant/virtualmachineinstances/hello";
+        for verb in [QMP_READ, QMP_WRITE, QMP_DANGEROUS] {
+            assert_eq!(of_instance(verb).path(), format!("{base}/{verb}"));
+        }
+        assert_eq!(of_instance(QMP_WRITE).role(), "virtualmachineinstances/qmp-write");
     }
 
     /// With a kubectl that writes down how it was called, and answers as the API server's client does.

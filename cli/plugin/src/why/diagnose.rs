@@ -56,6 +56,7 @@ pub(super) const REMARKS: &[(&str, Remark)] = named![Remark:
     running::frozen,
     running::without_credentials,
     running::started_again,
+    ending::last_run,
     components::controller_remark,
     components::agent_remark,
     components::cluster_remark,

@@ -32,6 +32,9 @@ pub(crate) struct Facts {
     pub(crate) pods: Vec<Pod>,
     /// Events about the machine, the instance, their pods and claims.
     pub(crate) events: Vec<Event>,
+    /// Records of its runs, for users who may see them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) runs: Vec<Value>,
     /// The claims it names, as far as they exist.
     pub(crate) claims: Vec<PersistentVolumeClaim>,
     /// Its DataVolumes, as far as they exist.
@@ -147,6 +150,12 @@ impl Facts {
             self.events.iter().filter(|event| event.involved_object.kind.as_deref() == Some(kind)).collect();
         events.sort_by_key(|event| std::cmp::Reverse(when(event)));
         events
+    }
+
+    /// The record of the last run that is over.
+    pub(crate) fn last_run(&self) -> Option<&Value> {
+        // Times of one form: their order is that of their texts.
+        self.runs.iter().max_by_key(|run| run["spec"]["endedAt"].as_str().unwrap_or_default())
     }
 
     /// Whether the controllers are known not to work.

@@ -14,7 +14,7 @@ use garboard_tunnel::agent::{self, Opened, Refusal, Supervisors};
 use garboard_tunnel::controller::Nodes;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -23,11 +23,10 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::super::leaving::Replica;
 use super::instance::{BASE, NODE, running};
-use super::{Peer, api, played, vm};
-use crate::shutdown::{Stage, stages};
-
-/// For what has to come.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::played::{self, until};
+use super::{Peer, api, vm};
+use crate::shutdown::Stage;
+use crate::webhook::testing::PATIENCE;
 
 /// A machine with a console that prints `login: `, and then what is typed. One that floods prints for ever.
 #[derive(Clone, Default)]
@@ -86,15 +85,6 @@ impl Machine {
     }
 }
 
-async fn until(holds: impl Fn() -> bool) {
-    let waiting = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
-}
-
 /// How the connection between agent and controller fails.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
@@ -128,13 +118,16 @@ async fn connected(nodes: &Nodes, machine: &Machine) -> oneshot::Sender<Fault> {
 struct Controller {
     routes: Router,
     nodes: Nodes,
+    stage: watch::Sender<Stage>,
+    replica: Replica,
 }
 
 impl Controller {
     fn new() -> Self {
         let api = api(true, vm("Always"), Some(running()));
         let peer = Peer { common_names: vec!["front-proxy-client".to_owned()] };
-        Self { routes: api.routes.layer(axum::Extension(peer)), nodes: api.nodes }
+        let routes = api.routes.layer(axum::Extension(peer));
+        Self { routes, nodes: api.nodes, stage: api.stage, replica: api.replica }
     }
 
     async fn console(&self) -> WebSocketStream<TcpStream> {
@@ -217,7 +210,7 @@ fn a_controller_that_dies_leaves_no_session_in_the_machine() {
     let served = machine.clone();
     others.spawn(async move { agent::serve(UnixStream::from_std(below).unwrap(), Arc::new(served)).await });
     let address = controller.block_on(async move {
-        let Controller { routes, nodes } = Controller::new();
+        let Controller { routes, nodes, .. } = Controller::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, routes).await });
@@ -236,21 +229,18 @@ fn a_controller_that_dies_leaves_no_session_in_the_machine() {
 
 #[tokio::test]
 async fn a_controller_that_is_replaced_closes_its_streams_and_says_to_connect_again() {
-    let (Controller { routes, nodes }, machine) = (Controller::new(), Machine::default());
-    let _way = connected(&nodes, &machine).await;
-    let (stage, stages) = stages();
-    let replica = Replica::new(stages);
-    let controller = Controller { routes: routes.layer(axum::Extension(replica.clone())), nodes };
+    let (controller, machine) = (Controller::new(), Machine::default());
+    let _way = connected(&controller.nodes, &machine).await;
     let mut client = controller.console().await;
-    stage.send_replace(Stage::Leaving);
+    controller.stage.send_replace(Stage::Leaving);
     client.send(Message::binary("ls\r")).await.unwrap();
     assert_eq!(client.next().await.unwrap().unwrap(), Message::binary("ls\r"), "it serves for a while");
-    stage.send_replace(Stage::Draining);
+    controller.stage.send_replace(Stage::Draining);
     let frame = ended(&mut client).await.unwrap();
     assert!(frame.code == CloseCode::Restart && frame.reason.contains("connect again"), "{frame:?}");
     // Its answer.
     while client.next().await.is_some() {}
-    assert!(replica.closed().await, "the process waits for it, and for nothing else");
+    assert!(controller.replica.closed().await, "the process waits for it, and for nothing else");
     machine.until_open(0).await;
 }
 

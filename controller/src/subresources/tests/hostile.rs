@@ -1,17 +1,13 @@
 //! A launcher that was taken over: whatever it answers, a user gets a short refusal. With real parts in
 //! `tests/e2e/cluster/hostile/test_launcher.py`.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use garboard_protocol::wire::LONGEST_ANSWER_BYTES;
-use garboard_tunnel::agent::{self, Opened, Refusal, Supervisors};
+use garboard_tunnel::agent::{Opened, Refusal, Supervisors};
 use tokio::io::AsyncWriteExt;
-use tokio::net::UnixStream;
 
 use super::forward::answered;
-use super::instance::{BASE, NODE, running};
-use super::{Api, api, vm};
+use super::instance::{BASE, running};
+use super::{Api, api, played, vm};
 
 /// A line that never ends, and a refusal that would drive a terminal.
 const ENDLESS: &[u8] = &[b'['; 4096];
@@ -22,26 +18,15 @@ const DENIES: &[u8] = b"{\"answer\": \"denied\", \"reason\": \"\\u001b[2J\\r\\n\
 struct Says(&'static [u8]);
 
 impl Supervisors for Says {
-    async fn open(&self, _pod_uid: &str) -> Result<Opened, Refusal> {
-        let (ours, mut theirs) = UnixStream::pair().map_err(|_| Refusal::Busy)?;
+    async fn open(&self, pod_uid: &str) -> Result<Opened, Refusal> {
         let says = self.0;
-        tokio::spawn(async move { while theirs.write_all(says).await.is_ok() {} });
-        Ok(Opened { socket: ours, place: None })
+        played::open(pod_uid, move |mut socket| async move { while socket.write_all(says).await.is_ok() {} })
     }
 }
 
 async fn with(launcher: Says) -> Api {
     let api = api(true, vm("Always"), Some(running()));
-    let (above, below) = UnixStream::pair().unwrap();
-    tokio::spawn(agent::serve(below, Arc::new(launcher)));
-    let nodes = api.nodes.clone();
-    tokio::spawn(async move { nodes.serve(NODE, above).await });
-    let connecting = async {
-        while api.nodes.is_empty() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), connecting).await.unwrap();
+    drop(played::connect(&api, launcher).await);
     api
 }
 

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use futures::{SinkExt, StreamExt};
-use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, Session, Status};
+use garboard_protocol::control::{
+    Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, QmpAccess, Session, Status,
+};
 use garboard_protocol::guest::{GuestReport, GuestSubject, GuestUser};
 use garboard_protocol::position::{Begun, Position, Resume};
 use garboard_protocol::testing::AUDIT_ID;
@@ -11,6 +13,7 @@ use garboard_protocol::{session, wire};
 use garboard_tunnel::agent::{Opened, Refusal, Supervisors};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -19,19 +22,19 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::forward::answered;
-use super::{Api, Peer, api, played, vm, vmi};
+use super::{Api, Peer, START, api, played, vm, vmi};
 
 pub(super) const NODE: &str = "node-1";
 pub(super) const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
 pub(super) const BASE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm";
 
 /// What begins and ends as a PNG does.
-const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\nsome pixels, and then the last chunk\0\0\0\0IEND\xaeB`\x82";
+pub(super) const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\nsome pixels, and then the last chunk\0\0\0\0IEND\xaeB`\x82";
 
 /// A supervisor with one guest: what it was asked, and by whom.
 #[derive(Clone, Default)]
-struct Played {
-    asked: Arc<Mutex<Vec<Asked>>>,
+pub(super) struct Played {
+    pub(super) asked: Arc<Mutex<Vec<Asked>>>,
     paused: Arc<Mutex<bool>>,
     /// All slots for USB devices have clients: the first one takes them all.
     slots_are_taken: Arc<Mutex<bool>>,
@@ -74,8 +77,15 @@ impl Played {
                 ControlReply::Streaming
             }
             ControlRequest::Screenshot { .. } => ControlReply::Streaming,
+            ControlRequest::Qmp { access: QmpAccess::Dangerous } => {
+                ControlReply::Denied { reason: "16 QMP clients are connected".to_owned() }
+            }
+            ControlRequest::Qmp { .. } => ControlReply::Streaming,
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
-            ControlRequest::SoftReboot => ControlReply::Queued,
+            ControlRequest::Prolong { .. } if self.is_old => {
+                ControlReply::Denied { reason: "unknown variant `prolong`".to_owned() }
+            }
+            ControlRequest::SoftReboot | ControlRequest::Prolong { .. } => ControlReply::Queued,
             ControlRequest::Freeze { .. } => ControlReply::Done,
             ControlRequest::Unfreeze => {
                 ControlReply::Denied { reason: "the QEMU guest agent is not connected".to_owned() }
@@ -87,8 +97,8 @@ impl Played {
             ControlRequest::Guest { .. } => ControlReply::Denied { reason: "the agent is busy".to_owned() },
             ControlRequest::Stop { .. }
             | ControlRequest::Unpause
+            | ControlRequest::Statistics
             | ControlRequest::Vnc { session: Session::None }
-            | ControlRequest::Qmp { .. }
             | ControlRequest::Probe { .. }
             | ControlRequest::BackupHook { .. } => panic!("no test sends {asked:?}"),
         };
@@ -97,6 +107,10 @@ impl Played {
             // A machine that was taken over, or whose supervisor ended: half a picture.
             let length = if move_cursor { PICTURE.len() / 2 } else { PICTURE.len() };
             return to.write_all(&PICTURE[..length]).await.unwrap();
+        }
+        if let (ControlRequest::Qmp { access }, ControlReply::Streaming) = (&asked.request, &reply) {
+            let access = *access;
+            return broker(access, from, to).await;
         }
         if reply == ControlReply::Streaming {
             to.write_all(b"login: ").await.unwrap();
@@ -127,8 +141,26 @@ impl Played {
     }
 }
 
+/// A broker that knows one command of each level, and has an event before each answer.
+async fn broker(access: QmpAccess, mut from: BufReader<OwnedReadHalf>, mut to: OwnedWriteHalf) {
+    to.write_all(b"{\"QMP\": {\"capabilities\": []}}\r\n").await.unwrap();
+    let mut line = String::new();
+    while from.read_line(&mut line).await.unwrap() > 0 {
+        let asked: Value = serde_json::from_str(&line).unwrap();
+        line.clear();
+        let mut reply = match (asked["execute"].as_str().unwrap(), access) {
+            ("qmp_capabilities", _) => json!({"return": {}}),
+            ("query-status", _) => json!({"return": {"status": "running", "asked": asked["arguments"]}}),
+            ("stop", QmpAccess::ReadWrite) => json!({"return": {}}),
+            _ => json!({"error": {"class": "GenericError", "desc": "Garboard rejected it"}}),
+        };
+        reply["id"] = asked["id"].clone();
+        to.write_all(format!("{}\r\n{reply}\r\n", json!({"event": "STOP"})).as_bytes()).await.unwrap();
+    }
+}
+
 /// The API, with a node whose agent is connected.
-async fn connected(vmi: Value) -> (Api, Played) {
+pub(super) async fn connected(vmi: Value) -> (Api, Played) {
     connected_to(vmi, Played::default()).await
 }
 
@@ -145,7 +177,7 @@ pub(super) fn running() -> Value {
     vmi
 }
 
-fn of_ada(request: ControlRequest) -> Asked {
+pub(super) fn of_ada(request: ControlRequest) -> Asked {
     Asked { request, claimed_user: Some("ada".to_owned()), audit_id: Some(AUDIT_ID.to_owned()), number: None }
 }
 
@@ -207,6 +239,34 @@ async fn a_soft_reboot_is_answered_when_the_guest_is_about_to_be_asked() {
     let (api, played) = connected(running()).await;
     assert_eq!(api.put(&format!("{BASE}/softreboot"), Value::Null).await, (200, Value::Null));
     assert_eq!(played.asked.lock().unwrap().clone(), [ControlRequest::Status, ControlRequest::SoftReboot].map(of_ada));
+}
+
+#[tokio::test]
+async fn a_stop_with_more_time_gives_it_to_the_guest_and_its_instance_first() {
+    let (api, played) = connected(running()).await;
+    let stop = START.replace("/start", "/stop");
+    assert_eq!(api.put(&stop, json!({"gracePeriod": 600, "dryRun": ["All"]})).await.0, 202);
+    assert!(played.asked.lock().unwrap().is_empty(), "a dry run asks nothing");
+    api.asked.lock().unwrap().clear();
+    assert_eq!(api.put(&stop, json!({"gracePeriod": 600})).await, (202, Value::Null));
+    let asked = played.asked.lock().unwrap().clone();
+    assert_eq!(asked, [ControlRequest::Status, ControlRequest::Prolong { grace_seconds: 600 }].map(of_ada));
+    let writes = api.writes();
+    let [(_, instance, time), (_, machine, stopped)] = writes.as_slice() else { panic!("{writes:?}") };
+    assert!(
+        instance.contains("/virtualmachineinstances/vm?") && machine.contains("/virtualmachines/vm?"),
+        "{writes:?}"
+    );
+    assert_eq!((&time[2]["value"], &stopped[1]["value"]), (&json!(600), &json!("Halted")));
+}
+
+#[tokio::test]
+async fn a_machine_whose_launcher_cannot_give_more_time_is_not_stopped() {
+    let (api, _) = connected_to(running(), Played { is_old: true, ..Played::default() }).await;
+    let (code, status) = api.put(&START.replace("/start", "/stop"), json!({"gracePeriod": 600})).await;
+    let message = status["message"].as_str().unwrap();
+    assert!(code == 409 && message.contains("gracePeriod 600"), "{code} {message}");
+    assert_eq!(api.writes(), []);
 }
 
 #[tokio::test]
@@ -275,12 +335,17 @@ async fn a_node_whose_agent_is_not_connected_is_named() {
 
 /// The websocket of a stream.
 async fn stream(api: &Api, path: &str) -> WebSocketStream<TcpStream> {
+    stream_at(api, &format!("{BASE}/{path}")).await
+}
+
+/// The same of a whole path.
+pub(super) async fn stream_at(api: &Api, path: &str) -> WebSocketStream<TcpStream> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let peer = Peer { common_names: vec!["front-proxy-client".to_owned()] };
     let routes = api.routes.clone().layer(axum::Extension(peer));
     tokio::spawn(async move { axum::serve(listener, routes).await });
-    let mut request = format!("ws://{address}{BASE}/{path}").into_client_request().unwrap();
+    let mut request = format!("ws://{address}{path}").into_client_request().unwrap();
     request.headers_mut().insert("X-Remote-User", "ada".parse().unwrap());
     request.headers_mut().insert("Audit-ID", AUDIT_ID.parse().unwrap());
     request.headers_mut().insert("Sec-WebSocket-Protocol", "plain.kubevirt.io".parse().unwrap());

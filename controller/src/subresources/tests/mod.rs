@@ -12,10 +12,11 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+use super::leaving::Replica;
 use super::limits::STREAMS;
 use super::peer::Peer;
 use super::server::{Serving, routes};
-use super::shares::{Most, Requests};
+use super::shares::{Most, Rates, Requests};
 
 mod bench;
 mod faults;
@@ -24,9 +25,11 @@ mod hostile;
 mod instance;
 mod numbered;
 mod played;
+mod qmp;
 mod tenants;
 use crate::context::Context;
 use crate::settings::{Defaults, Settings};
+use crate::shutdown::{Stage, stages};
 
 const START: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachines/vm/start";
 
@@ -37,8 +40,13 @@ struct Api {
     asked: Arc<Mutex<Vec<(String, String, Value)>>>,
     /// What users and namespaces have under way.
     requests: Requests,
+    /// How often they have asked.
+    rates: Rates,
     /// The nodes whose agents are connected.
     nodes: Nodes,
+    /// Sets the stage of the process.
+    stage: tokio::sync::watch::Sender<Stage>,
+    replica: Replica,
     /// The launcher pod, if it is there.
     pod: Arc<Mutex<Option<Value>>>,
     /// How many of the next patches meet an object that was changed meanwhile.
@@ -115,10 +123,12 @@ fn api_with(allowed: bool, vm: Value, vmi: Option<Value>, streams: Most) -> Api 
     let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "0.1.0");
     let (_keeps, header) = tokio::sync::watch::channel(Arc::new(header()));
     let nodes = Nodes::default();
-    let mut serving = Serving::new(context.clone(), header, nodes.clone(), streams);
+    let (stage, stages) = stages();
+    let replica = Replica::new(stages);
+    let mut serving = Serving::new(context.clone(), header, nodes.clone(), streams, replica.clone());
     serving.dialled = to_loopback;
-    let requests = serving.requests.clone();
-    Api { routes: routes(serving), context, asked, requests, nodes, pod, overtaken }
+    let (requests, rates) = (serving.requests.clone(), serving.rates.clone());
+    Api { routes: routes(serving), context, asked, requests, rates, nodes, stage, replica, pod, overtaken }
 }
 
 /// A token is the name of its node.
@@ -368,7 +378,10 @@ async fn discovery_needs_no_user() {
     let group = "/apis/subresources.kubevirt.io";
     let (v1, first) = (format!("{group}/v1"), format!("{group}/v1alpha2"));
     let of_v1 = format!("/openapi/v3{v1}");
-    for path in ["/", "/apis", group, &v1, &first, "/openapi/v2", "/openapi/v3", &of_v1] {
+    let own = "/apis/subresources.garboard.dev";
+    let (own_v1, of_own) = (format!("{own}/v1"), format!("/openapi/v3{own}/v1"));
+    let documents = ["/openapi/v2", "/openapi/v3", &of_v1, &of_own];
+    for path in ["/", "/apis", group, &v1, &first, own, &own_v1].into_iter().chain(documents) {
         let (code, answer) = api.send(&["front-proxy-client"], &format!("GET {path}"), None, Value::Null).await;
         assert!(code == 200 && answer.is_object(), "{path}: {code}");
     }

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use garboard_protocol::control::{Asked, ControlReply, ControlRequest, Status};
 use garboard_protocol::wire;
@@ -184,9 +183,7 @@ async fn a_change_goes_on_over_the_next_connection_of_the_agent() {
     let asking = api.put(&path, Value::Null);
     let replacing = async {
         // The reset is done, its answer is lost, and then the agent is replaced.
-        while played.resets() == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        played::until(|| played.resets() > 0).await;
         first.abort();
         let _ = first.await;
         drop(played::connect(&api, played.clone()).await);

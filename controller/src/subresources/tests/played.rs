@@ -9,6 +9,17 @@ use tokio::task::JoinHandle;
 
 use super::Api;
 use super::instance::{NODE, POD};
+use crate::webhook::testing::PATIENCE;
+
+/// Waits until this holds.
+pub(super) async fn until(holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+}
 
 /// A connection to the supervisor in [`POD`], which answers at its other end.
 pub(super) fn open<F: Future<Output = ()> + Send + 'static>(
@@ -32,11 +43,6 @@ pub(super) async fn connect(api: &Api, supervisors: impl Supervisors) -> JoinHan
         let _ = nodes.serve(NODE, above).await;
         agent.abort();
     });
-    let connecting = async {
-        while !api.nodes.has(NODE) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), connecting).await.unwrap();
+    until(|| api.nodes.has(NODE)).await;
     serving
 }

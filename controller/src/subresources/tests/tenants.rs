@@ -18,7 +18,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 
-use super::super::limits::{LARGE_BODIES, REQUESTS_OF_A_NAMESPACE, REQUESTS_OF_A_USER, TURN_WITHIN, WAITING_OF_A_USER};
+use super::super::limits::{
+    LARGE_BODIES, RATE_OF_A_NAMESPACE, RATE_OF_A_USER, REQUESTS_OF_A_NAMESPACE, REQUESTS_OF_A_USER, TURN_WITHIN,
+    WAITING_OF_A_USER,
+};
 use super::super::server::fair;
 use super::{Api, Peer, START, api, vm};
 
@@ -155,6 +158,38 @@ async fn who_has_no_right_in_a_namespace_takes_no_turn_of_it() {
         held.push(api.requests.of_namespace("ns", Instant::now()).await.unwrap());
     }
     assert_eq!(api.put(START, Value::Null).await.0, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_too_often_knows_when_to_come_again_and_others_are_answered() {
+    let api = api(true, vm("Manual"), None);
+    let of_a_burst = (0..).take_while(|_| api.rates.of_user("ada", Instant::now()).is_ok()).count();
+    assert_eq!(of_a_burst, RATE_OF_A_USER.burst as usize, "a loop over a thousand machines is within it");
+    let status = refusal(api.ask("PUT", START, Value::Null).await).await;
+    assert_eq!((&status["code"], &status["details"]["retryAfterSeconds"]), (&json!(429), &json!(1)));
+    assert!(api.asked.lock().unwrap().is_empty(), "not even her rights are asked for");
+    let answer = api.routes.clone().oneshot(put(START, "bob", Body::empty())).await.unwrap();
+    assert_eq!(answer.status().as_u16(), 202);
+    let (code, answer) = api.put(&format!("{BASE}/ns/expand-vm-spec"), vm("Halted")).await;
+    assert_eq!(code, 200, "what changes nothing has no rate: {answer}");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(api.put(START, Value::Null).await, (202, Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_with_many_accounts_has_one_rate_which_nobody_without_rights_uses_up() {
+    let without = api(false, vm("Manual"), None);
+    assert_eq!(without.put(START, Value::Null).await.0, 401);
+    let left = (0..).take_while(|_| without.rates.of_namespace("ns", Instant::now()).is_ok()).count();
+    assert_eq!(left, RATE_OF_A_NAMESPACE.burst as usize);
+    let api = api(true, vm("Manual"), None);
+    while api.rates.of_namespace("ns", Instant::now()).is_ok() {}
+    let answer = api.routes.clone().oneshot(put(START, "account-1", Body::empty())).await.unwrap();
+    assert_eq!(refusal(answer).await["reason"], "TooManyRequests");
+    assert_eq!(api.writes(), []);
+    let other = format!("{BASE}/other/virtualmachines/vm/start");
+    let answer = api.routes.clone().oneshot(put(&other, "account-1", Body::empty())).await.unwrap();
+    assert_eq!(answer.status().as_u16(), 202);
 }
 
 #[tokio::test]

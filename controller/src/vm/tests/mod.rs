@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::decide::{Decision, Step, World, decide};
+use super::sizes::Sizes;
 use super::status::{because, failed_import, is_known};
 use crate::data_volumes::{DataVolumeProgress, ProgressByName};
 use crate::events::EventReason;
@@ -19,6 +20,7 @@ use crate::time::QUICK;
 mod kept;
 mod owners;
 mod printable;
+mod requests;
 mod revisions;
 
 fn vm(strategy: &str) -> VirtualMachine {
@@ -43,6 +45,7 @@ fn world(strategy: &str) -> World {
         now: Timestamp::UNIX_EPOCH,
         chance: 0,
         config: ClusterConfig::offline().into(),
+        sizes: Sizes::default(),
     }
 }
 
@@ -72,6 +75,9 @@ fn steps(decision: &Decision) -> Vec<&'static str> {
             Step::Annotate { .. } => "annotate",
             Step::Unhalt => "unhalt",
             Step::Keep { .. } => "keep",
+            Step::KeepCopy { .. } => "copy",
+            Step::DropCopy { .. } => "drop",
+            Step::Expand { .. } => "expand",
             Step::RemoveFinalizer { .. } => "release",
         })
     };
@@ -338,6 +344,8 @@ fn carry_out(world: &mut World, decision: Decision) {
                 annotations.insert("garboard.dev/stored-machine".to_owned(), value);
             }
             Step::RemoveFinalizer { rest } => world.vm.metadata.finalizers = Some(rest),
+            // Machines that name an instancetype have tests of their own.
+            Step::KeepCopy { .. } | Step::DropCopy { .. } | Step::Expand { .. } => panic!("no size is named"),
         }
     }
 }
@@ -459,77 +467,4 @@ fn what_one_instance_decided_is_given_to_the_next() {
 
 fn asked(requests: serde_json::Value) -> Option<VirtualMachineStatus> {
     Some(serde_json::from_value(json!({"stateChangeRequests": requests, "runStrategy": "Manual"})).unwrap())
-}
-
-#[test]
-fn requests_are_crossed_out_when_they_are_done() {
-    let left = |world: &World| -> Vec<String> {
-        decide(world).status.state_change_requests.into_iter().map(|request| request.action).collect()
-    };
-    // The start that made this instance, and a stop of one that is gone.
-    let mut world = with("Manual", Phase::Running);
-    world.vm.status = asked(json!([{"action": "Start"}, {"action": "Stop", "uid": "an-earlier-one"}]));
-    assert_eq!((left(&world), steps(&decide(&world))), (vec![], vec![]));
-    // A restart.
-    world.vm.status = asked(json!([{"action": "Stop", "uid": "vmi-uid"}, {"action": "Start"}]));
-    assert_eq!((left(&world).len(), steps(&decide(&world))), (2, vec!["delete"]));
-    // A stop of an earlier one does not make a failed run a wanted end.
-    let mut failed = with("RerunOnFailure", Phase::Failed);
-    failed.vm.status = asked(json!([{"action": "Stop", "uid": "an-earlier-one"}]));
-    assert_eq!((left(&failed), steps(&decide(&failed))), (vec!["Start".to_owned()], vec!["delete"]));
-    // A machine that was halted after the request does not keep it for later.
-    let mut halted = self::world("Halted");
-    halted.vm.status = asked(json!([{"action": "Start"}]));
-    assert_eq!((left(&halted), steps(&decide(&halted))), (vec![], vec![]));
-}
-
-#[test]
-fn a_start_that_is_asked_of_a_halted_machine_has_it_run_always() {
-    let request = json!([{"action": "Start"}]);
-    // What was reported of it last: nothing of a new machine.
-    let rows: [(Option<&str>, &[&str]); 5] = [
-        (Some("Halted"), &["unhalt"]),
-        (None, &["unhalt"]),
-        (Some("RerunOnFailure"), &[]),
-        (Some("Manual"), &[]),
-        (Some("Always"), &[]),
-    ];
-    for (last, expected) in rows {
-        let mut world = world("Halted");
-        let status = json!({"stateChangeRequests": request, "runStrategy": last});
-        world.vm.status = Some(serde_json::from_value(status).unwrap());
-        let decision = decide(&world);
-        assert_eq!(steps(&decision), expected, "{last:?}");
-        assert_eq!(decision.status.state_change_requests.len(), expected.len(), "{last:?}");
-        let run_strategy = if expected.is_empty() { "Halted" } else { "Always" };
-        assert_eq!(decision.status.run_strategy.as_deref(), Some(run_strategy), "{last:?}");
-        carry_out(&mut world, decision);
-        let runs: &[&str] = if expected.is_empty() { &[] } else { &["create"] };
-        assert_eq!(steps(&decide(&world)), runs, "{last:?}");
-    }
-    // With an instance it is the halt that counts.
-    let mut stopping = with("Halted", Phase::Running);
-    stopping.vm.status = Some(serde_json::from_value(json!({"stateChangeRequests": request})).unwrap());
-    assert_eq!(steps(&decide(&stopping)), ["delete"]);
-}
-
-#[test]
-fn a_start_may_be_asked_for_with_the_vcpus_stopped() {
-    let request = json!([{"action": "Start", "data": {"paused": "true"}}]);
-    let mut halted = world("Halted");
-    halted.vm.status = asked(request.clone());
-    let decision = decide(&halted);
-    assert_eq!((steps(&decision), decision.status.state_change_requests.len()), (vec!["unhalt"], 1));
-    // A user halts it again before it has started.
-    halted.vm.status = Some(decision.status);
-    let again = decide(&halted);
-    assert_eq!((steps(&again), again.status.state_change_requests), (vec![], vec![]));
-    let mut manual = world("Manual");
-    manual.vm.status = asked(request);
-    let decision = decide(&manual);
-    let [Step::RecordRevision { .. }, Step::CreateVmi(vmi)] = decision.steps.as_slice() else {
-        panic!("{:?}", decision.steps)
-    };
-    assert_eq!(vmi.spec.start_strategy.as_deref(), Some("Paused"));
-    assert_eq!(decision.status.state_change_requests, []);
 }

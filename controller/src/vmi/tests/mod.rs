@@ -517,6 +517,21 @@ fn an_instance_goes_after_its_pod() {
 }
 
 #[test]
+fn a_pod_goes_with_the_time_that_its_guest_was_given_since() {
+    let mut world = world(json!([]));
+    world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
+    for (of_guest, of_pod, expected) in [(60, 90, None), (5, 90, None), (600, 90, Some(630))] {
+        world.vmi.spec.termination_grace_period_seconds = Some(of_guest);
+        let mut pod = pod(json!({"phase": "Running"}));
+        pod.spec.as_mut().unwrap().termination_grace_period_seconds = Some(of_pod);
+        world.pod = Some(pod);
+        let decision = decide(&world);
+        let [Step::DeletePod { grace_seconds, .. }] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
+        assert_eq!(*grace_seconds, expected, "{of_guest}");
+    }
+}
+
+#[test]
 fn a_decision_is_stable() {
     let mut world = world(json!([]));
     world.pod = Some(pod(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],

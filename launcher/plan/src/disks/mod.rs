@@ -3,6 +3,7 @@
 mod cache;
 mod frontend;
 mod iothreads;
+mod iscsi;
 mod source;
 
 use std::collections::BTreeMap;
@@ -104,6 +105,7 @@ fn plan_disk(
         | DiskSource::HostDisk { .. }
         | DiskSource::CloudInit { .. }
         | DiskSource::FileTree { .. } => layers(draft, asked, &source, Opening { cache, read_only })?,
+        DiskSource::Iscsi { .. } => (iscsi::layer(draft, asked, &source, read_only)?, Vec::new()),
     };
     let image = nodes.image.as_ref().map(|_| node_name("image", &disk.name, field)).transpose()?;
     let drive = Drive { image, bootindex: boot.of_disk(disk.boot_order) };

@@ -1,7 +1,8 @@
 //! Where the bytes of a disk come from.
 
 use garboard_api::quantity::Quantity;
-use garboard_api::v1::{HostDisk, Volume, VolumeSource};
+use garboard_api::v1::{HostDisk, IscsiSource, Volume, VolumeSource};
+use garboard_api::validate::iscsi_portal;
 use garboard_machine::id::fnv1a_64;
 
 use super::Asked;
@@ -74,6 +75,7 @@ fn set_medium(source: &mut Source) {
         DiskSource::ContainerDisk { .. }
         | DiskSource::EmptyDisk { .. }
         | DiskSource::HostDisk { .. }
+        | DiskSource::Iscsi { .. }
         | DiskSource::CloudInit { .. }
         | DiskSource::FileTree { .. }
         | DiskSource::EmptyDrive => source.facts.medium = Medium::File,
@@ -139,6 +141,7 @@ fn from_volume(volume: &Volume, field: &str) -> Result<Source, PlanError> {
             Ok(Source::new(DiskSource::EmptyDisk { capacity_bytes }, ImageFormat::Qcow2, Kind::Scratch))
         }
         VolumeSource::HostDisk(disk) => host_disk(disk, field),
+        VolumeSource::Iscsi(source) => iscsi(source, field),
         VolumeSource::CloudInitNoCloud(_) => Ok(cloud_init(CloudInitFlavour::NoCloud)),
         VolumeSource::CloudInitConfigDrive(_) => Ok(cloud_init(CloudInitFlavour::ConfigDrive)),
         VolumeSource::ConfigMap(map) => Ok(tree(FileTreeKind::ConfigMap, text(&map.volume_label))),
@@ -150,6 +153,20 @@ fn from_volume(volume: &Volume, field: &str) -> Result<Source, PlanError> {
             Err(no_disk())
         }
     }
+}
+
+fn iscsi(iscsi: &IscsiSource, field: &str) -> Result<Source, PlanError> {
+    let refuse = |name: &str, text: String, instead: &str| invalid(format!("{field}.iscsi.{name}"), text, instead);
+    let no_portal = || {
+        let text = format!("`{}` is no host with a port", iscsi.target_portal);
+        refuse("targetPortal", text, "write for example `storage.example:3260`")
+    };
+    let (host, port) = iscsi_portal(&iscsi.target_portal).ok_or_else(no_portal)?;
+    let no_unit = |_| refuse("lun", format!("a target has no unit {}", iscsi.lun), "write a number from 0 to 255");
+    let lun = u32::try_from(iscsi.lun).map_err(no_unit)?;
+    let (target, chap) = (iscsi.iqn.clone(), iscsi.secret_ref.is_some());
+    let source = DiskSource::Iscsi { portal: format!("{host}:{port}"), target, lun, chap };
+    Ok(Source::new(source, ImageFormat::Raw, Kind::Persistent))
 }
 
 fn host_disk(disk: &HostDisk, field: &str) -> Result<Source, PlanError> {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod iscsi;
 mod kept;
 mod nic_models;
 mod scratch;

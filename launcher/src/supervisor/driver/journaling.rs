@@ -15,6 +15,7 @@ impl Driver {
         journal.version = garboard_protocol::PROTOCOL_VERSION;
         journal.hints = life.memory.hints;
         journal.resets = life.memory.resets;
+        journal.prolonged_ms = life.memory.prolonged_ms;
         let deadline = deadline_ms.map(|at_ms| Deadline { boot_id: self.boot_id.clone(), at_ms });
         if journal.deadline != deadline {
             let now = clock::now();

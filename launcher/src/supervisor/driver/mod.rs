@@ -197,8 +197,7 @@ impl Driver {
         if !matches!(self.seed.life.state, State::Running { .. }) {
             return None;
         }
-        let can_be_asked = self.agent.is_some() || self.seed.life.has_acpi;
-        if request == ChangeRequest::SoftReboot && !can_be_asked {
+        if request == ChangeRequest::SoftReboot && self.agent.is_none() && !self.seed.life.has_acpi {
             return Some(Denial::CannotBeAsked);
         }
         let is_lost = match request {
@@ -206,6 +205,7 @@ impl Driver {
             ChangeRequest::Reset => self.monitor.is_none() || self.commands.is_full(),
             ChangeRequest::Pause | ChangeRequest::Unpause => self.commands.is_full(),
             ChangeRequest::Stop(_)
+            | ChangeRequest::Prolong { .. }
             | ChangeRequest::SoftReboot
             | ChangeRequest::Freeze { .. }
             | ChangeRequest::Unfreeze => false,

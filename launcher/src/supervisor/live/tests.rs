@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_plan::live::{Drive, HeldByQemu};
@@ -8,7 +9,7 @@ use garboard_qmp::testing::{Behaviour, FakeMonitor};
 use garboard_qmp::{ConnectOptions, Request};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tracing::Span;
 
 use super::super::broker;
@@ -65,7 +66,8 @@ async fn client(room: &Room, live: &Live, monitor: Monitor) -> (Monitor, Box<dyn
     tokio::spawn(broker::serve(station, seen, context, live.clone()));
     let (ours, theirs) = UnixStream::pair().unwrap();
     let caller = Caller { uid: 0, pid: None, claimed: None };
-    let client = QmpClient { stream: theirs, access: QmpAccess::Dangerous, caller, span: Span::none() };
+    let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let client = QmpClient { stream: theirs, access: QmpAccess::Dangerous, caller, span: Span::none(), place };
     clients.send(client).await.ok().unwrap();
     let options = ConnectOptions { access: ClientAccess::ReadOnly, ..ConnectOptions::named("client") };
     let (client, _) = Monitor::connect(ours.into_std().unwrap(), options).await.unwrap();

@@ -27,6 +27,8 @@ pub(crate) struct OpenedDescriptors {
     pub(crate) interfaces: BTreeMap<String, Plumbed>,
     /// Connected sockets of user-mode networks, by interface.
     pub(crate) user_sockets: BTreeMap<String, OwnedFd>,
+    /// Passwords of disks on iSCSI, by volume.
+    pub(crate) passwords: BTreeMap<String, OwnedFd>,
     /// UEFI code.
     pub(crate) firmware_code: Option<OwnedFd>,
     /// UEFI variables.
@@ -84,6 +86,7 @@ pub(crate) fn obtain(
             let vhosts = stock.interfaces.get_mut(interface).map(|plumbed| &mut plumbed.vhosts);
             vhosts.filter(|vhosts| !vhosts.is_empty()).map(|vhosts| vhosts.remove(0)).ok_or_else(missing)
         }
+        DescriptorPurpose::IscsiPassword { volume } => stock.passwords.remove(volume).ok_or_else(missing),
         DescriptorPurpose::UserNetSocket { interface } => stock.user_sockets.remove(interface).ok_or_else(missing),
         DescriptorPurpose::FirmwareCode => stock.firmware_code.take().ok_or_else(missing),
         DescriptorPurpose::FirmwareVars => stock.firmware_vars.take().ok_or_else(missing),

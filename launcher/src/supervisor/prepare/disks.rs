@@ -17,7 +17,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use super::descriptors::{LayerKey, OpenedDescriptors};
 use super::order::Order;
 use super::survey::{Survey, io};
-use super::{PrepareError, VolumeError, seeds};
+use super::{PrepareError, VolumeError, iscsi, seeds};
 use crate::supervisor::run::Environment;
 
 /// Whose disks are opened, and where.
@@ -54,7 +54,11 @@ fn layers(
         Ok(())
     };
     match &disk.source {
-        DiskSource::EmptyDrive => Ok(()),
+        DiskSource::EmptyDrive | DiskSource::Iscsi { chap: false, .. } => Ok(()),
+        DiskSource::Iscsi { chap: true, .. } => {
+            stock.passwords.insert(disk.volume.clone(), iscsi::password(order, &disk.volume)?);
+            Ok(())
+        }
         DiskSource::EmptyDisk { capacity_bytes } => put(LayerKey::Top, empty_disk(subject, disk, *capacity_bytes)?),
         DiskSource::CloudInit { flavour } => put(LayerKey::Top, seeds::cloud_init(order, plan, disk, *flavour)?),
         DiskSource::FileTree { tree, label } => put(LayerKey::Top, seeds::file_tree(order, disk, *tree, label)?),

@@ -14,6 +14,7 @@ mod descriptors;
 mod disks;
 mod firmware;
 mod helpers;
+mod iscsi;
 mod order;
 mod seeds;
 pub(crate) mod sockets;
@@ -31,7 +32,7 @@ use super::run::{Context, Environment};
 use descriptors::{OpenedDescriptors, obtain};
 use garboard_agent::client::{AgentClient, Ask, NodeAgentError, Plumbed, until_answered};
 use garboard_api::metadata::annotation;
-use garboard_plan::{BindingPlan, DescriptorPurpose, LaunchPlan, PlanError, PlanOptions, plan};
+use garboard_plan::{BindingPlan, DescriptorPurpose, DiskSource, LaunchPlan, PlanError, PlanOptions, plan};
 use garboard_protocol::agent::InterfaceReply;
 use garboard_protocol::launch::{BASIC_DEVICES, KVM_DEVICE, LOADER_FILES, Launch, ProcessIdentity, SYSTEM_DIRECTORIES};
 use garboard_protocol::paths;
@@ -146,6 +147,12 @@ pub(crate) enum VolumeError {
     /// A seed cannot be made.
     #[error(transparent)]
     Seed(#[from] seeds::SeedError),
+    /// The Secret of a disk on iSCSI lacks what CHAP needs.
+    #[error("the Secret of `iscsi.secretRef` has no key `{key}` with a text of one line and at most 255 bytes; add it")]
+    Chap {
+        /// The key.
+        key: &'static str,
+    },
 }
 
 /// A machine that is ready to be executed.
@@ -249,7 +256,9 @@ fn launch(plan: &LaunchPlan, order: &Order) -> Launch {
     let parent = Path::new(&qemu.binary).parent().map(|parent| parent.display().to_string());
     let system = SYSTEM_DIRECTORIES.into_iter().chain(LOADER_FILES).map(str::to_owned);
     let devices = BASIC_DEVICES.into_iter().chain([KVM_DEVICE]).map(str::to_owned);
-    let needs_network = plan.interfaces.iter().any(|interface| matches!(interface.binding, BindingPlan::User { .. }));
+    let has_own_network = plan.interfaces.iter().any(|one| matches!(one.binding, BindingPlan::User { .. }));
+    let has_iscsi = plan.disks.iter().any(|disk| matches!(disk.source, DiskSource::Iscsi { .. }));
+    let needs_network = has_own_network || has_iscsi;
     let resolver = needs_network.then(|| "/etc".to_owned());
     Launch {
         argv: plan.argv.clone(),

@@ -146,7 +146,7 @@ fn volume<'a>(order: &'a Order, disk: &DiskPlan) -> Result<&'a Volume, VolumeErr
 }
 
 /// The projected files of a volume; none if it has none.
-fn files(order: &Order, name: &str) -> Result<Files, VolumeError> {
+pub(super) fn files(order: &Order, name: &str) -> Result<Files, VolumeError> {
     match order.volumes.places.get(name) {
         Some(VolumePlace::Directory { path }) => Ok(seed::read_folder(&Dir::open(Path::new(path))?)?),
         Some(VolumePlace::File { .. } | VolumePlace::Descriptor | VolumePlace::Handed { .. }) | None => {

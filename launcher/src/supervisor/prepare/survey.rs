@@ -20,6 +20,7 @@ use garboard_storage::qcow2::{Format, looks_like_qcow2};
 use garboard_storage::source::container_disk;
 
 use super::container_disk_client;
+use super::iscsi;
 use super::order::Order;
 use super::{PrepareError, VolumeError};
 
@@ -64,6 +65,12 @@ pub(super) async fn survey(order: &Order, mut agent: Option<&mut AgentClient>) -
                 continue;
             }
             Kind::Made => continue,
+            Kind::Network => {
+                let chap_user = iscsi::user(order, volume).map_err(fail)?;
+                let facts = VolumeFacts { chap_user, ..VolumeFacts::assumed(ImageFormat::Raw) };
+                survey.made.insert(volume.name.clone(), facts);
+                continue;
+            }
             Kind::Image(path) => open_image(order, volume, path).await,
             Kind::Disk => match order.volumes.places.get(&volume.name) {
                 Some(VolumePlace::Descriptor) => receive(&volume.name, agent.as_deref_mut()).await,
@@ -86,12 +93,15 @@ enum Kind<'a> {
     Empty,
     /// Made after the plan, in memory.
     Made,
+    /// Opened by QEMU itself.
+    Network,
 }
 
 fn kind(volume: &Volume) -> Kind<'_> {
     match volume.source() {
         Some(VolumeSource::ContainerDisk(disk)) => Kind::Image(disk.path.as_deref()),
         Some(VolumeSource::EmptyDisk(_)) => Kind::Empty,
+        Some(VolumeSource::Iscsi(_)) => Kind::Network,
         Some(
             VolumeSource::PersistentVolumeClaim(_)
             | VolumeSource::DataVolume(_)

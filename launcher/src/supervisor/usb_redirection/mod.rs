@@ -24,7 +24,8 @@ use std::time::Duration;
 use garboard_agent::line_socket::next_client;
 use garboard_plan::{Descriptor, DescriptorPurpose, LaunchPlan};
 use garboard_protocol::paths;
-use tokio::io::Interest;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
@@ -163,10 +164,13 @@ impl Slot {
     pub(super) async fn relay(self, client: UnixStream) -> io::Result<()> {
         let slot = self.number();
         tracing::info!(slot, "USB redirection begins");
+        // The place is dropped after the halves.
+        let Self { qemu, place: _place } = self;
+        let (from_client, mut to_client) = client.into_split();
+        let (mut from_qemu, to_qemu) = qemu.into_split();
         let ended = tokio::select! {
-            ended = from_client(&client, &self.qemu) => ended,
-            ended = copy(&self.qemu, &client) => ended,
-            () = gone(&client) => Ok(()),
+            ended = to_device(from_client, to_qemu) => ended,
+            ended = tokio::io::copy(&mut from_qemu, &mut to_client) => ended.map(drop),
         };
         match &ended {
             Ok(()) => tracing::info!(slot, "USB redirection has ended"),
@@ -176,18 +180,27 @@ impl Slot {
     }
 }
 
-/// Copies what a client sends once it has begun with a `hello`.
-async fn from_client(client: &UnixStream, qemu: &UnixStream) -> io::Result<()> {
+/// Copies what a client sends once it has begun with a `hello`, until it leaves.
+async fn to_device(mut client: OwnedReadHalf, mut qemu: OwnedWriteHalf) -> io::Result<()> {
     let mut header = [0; HEADER];
-    match read_exact(client, &mut header).await {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-        outcome => outcome?,
+    if let Err(error) = client.read_exact(&mut header).await {
+        return if error.kind() == io::ErrorKind::UnexpectedEof { Ok(()) } else { Err(error) };
     }
     if !is_of_hello(&header) {
         return Err(io::Error::other("the client does not begin with the hello of usbredir's protocol"));
     }
-    write_all(qemu, &header).await?;
-    copy(client, qemu).await
+    qemu.write_all(&header).await?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = client.read(&mut piece).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        tokio::select! {
+            written = qemu.write_all(&piece[..count]) => written?,
+            () = gone(&client) => return Ok(()),
+        }
+    }
 }
 
 fn is_of_hello(header: &[u8; HEADER]) -> bool {
@@ -195,52 +208,8 @@ fn is_of_hello(header: &[u8; HEADER]) -> bool {
     number(0) == Some(HELLO) && number(4).is_some_and(|length| HELLO_LENGTHS.contains(&length))
 }
 
-/// Copies until `from` has no more. Each side is borrowed, so that both directions and [`gone`] have it.
-async fn copy(from: &UnixStream, to: &UnixStream) -> io::Result<()> {
-    let mut piece = vec![0; PIECE];
-    loop {
-        match read(from, &mut piece).await? {
-            0 => return Ok(()),
-            count => write_all(to, &piece[..count]).await?,
-        }
-    }
-}
-
-/// How many bytes have come; none at the end.
-async fn read(from: &UnixStream, bytes: &mut [u8]) -> io::Result<usize> {
-    loop {
-        from.readable().await?;
-        match from.try_read(bytes) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            outcome => return outcome,
-        }
-    }
-}
-
-async fn read_exact(from: &UnixStream, mut bytes: &mut [u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match read(from, bytes).await? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => bytes = &mut bytes[count..],
-        }
-    }
-    Ok(())
-}
-
-async fn write_all(to: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        to.writable().await?;
-        match to.try_write(bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 /// Waits until a client has hung up whose last bytes QEMU may never read: it does not while vCPUs are stopped.
-async fn gone(client: &UnixStream) {
+async fn gone(client: &OwnedReadHalf) {
     loop {
         tokio::time::sleep(GONE_EVERY).await;
         if client.ready(Interest::READABLE).await.is_ok_and(|ready| ready.is_read_closed()) {

@@ -1,4 +1,3 @@
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -110,7 +109,7 @@ async fn another_protocol_does_not_reach_qemu() {
     drop(qemu.client(0).await);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_while_qemu_reads_nothing_keeps_no_slot() {
     let qemu = Played::with(vec![0]);
     let (mut client, mut stopped, relay) = qemu.client(0).await;

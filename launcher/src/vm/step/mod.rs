@@ -286,10 +286,12 @@ fn requested(life: &mut Life, state: State, request: ChangeRequest, now: Now) ->
         }
         ChangeRequest::Stop(StopMode::Graceful { within_seconds }) => {
             life.memory.hints.stop_requested = true;
-            let grace_ms = within_seconds.map_or(life.grace_ms, |seconds| {
-                i64::try_from(seconds).unwrap_or(i64::MAX / 2000).saturating_mul(1000)
-            });
+            let grace_ms = within_seconds.map_or(life.grace_ms.max(life.memory.prolonged_ms), milliseconds);
             stop(life, state, grace_ms, now)
+        }
+        ChangeRequest::Prolong { grace_seconds } => {
+            life.memory.prolonged_ms = life.memory.prolonged_ms.max(milliseconds(grace_seconds));
+            (state, Vec::new())
         }
         ChangeRequest::Pause => match state {
             State::Running { .. } => {
@@ -321,6 +323,11 @@ fn requested(life: &mut Life, state: State, request: ChangeRequest, now: Now) ->
             }
         },
     }
+}
+
+/// So many seconds; what nobody lives to see is bounded.
+fn milliseconds(seconds: u64) -> i64 {
+    i64::try_from(seconds).unwrap_or(i64::MAX / 2000).saturating_mul(1000)
 }
 
 fn stop(life: &mut Life, state: State, grace_ms: i64, now: Now) -> (State, Vec<Effect>) {

@@ -193,6 +193,23 @@ fn a_graceful_stop_asks_then_quits_then_kills() {
 }
 
 #[test]
+fn a_stop_that_was_prolonged_has_more_time_and_never_less_than_the_plan_says() {
+    for (prolonged, expected_ms) in [(&[][..], 30_000), (&[300], 300_000), (&[300, 60], 300_000), (&[7], 30_000)] {
+        let mut machine = life(running());
+        for &grace_seconds in prolonged {
+            let request = Event::Requested(ChangeRequest::Prolong { grace_seconds });
+            assert_eq!(step(&mut machine, request, at(NOW)), Vec::new());
+        }
+        let effects = step(&mut machine, graceful(None), at(NOW));
+        assert!(effects.contains(&Effect::TellInit { by_ms: NOW + expected_ms }), "{prolonged:?}: {effects:?}");
+    }
+    let mut machine = life(running());
+    let _ = step(&mut machine, Event::Requested(ChangeRequest::Prolong { grace_seconds: 300 }), at(NOW));
+    let effects = step(&mut machine, graceful(Some(7)), at(NOW));
+    assert!(effects.contains(&Effect::TellInit { by_ms: NOW + 7000 }), "it names its own: {effects:?}");
+}
+
+#[test]
 fn a_stop_before_the_monitor_answers_is_asked_once_it_does() {
     let mut machine = life(State::Launched);
     let _ =

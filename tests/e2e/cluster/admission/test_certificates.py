@@ -48,3 +48,11 @@ def test_what_was_wiped_of_webhooks_is_written_again_within_ten_seconds(
 def test_a_wiped_secret_is_written_again_within_ten_seconds(kube: Kube) -> None:
     wipe(kube, SECRET, "/data")
     await_answer(kube, lambda: "data" in kube.get(SECRET, namespace=INSTALLED_IN))
+
+
+@pytest.mark.parametrize("plural", ["virtualmachines", "virtualmachineinstances"])
+def test_a_wiped_conversion_is_written_again_within_ten_seconds(kube: Kube, plural: str) -> None:
+    definition = f"crd/{plural}.kubevirt.io"
+    none: list[Object] = [{"op": "replace", "path": "/spec/conversion", "value": {"strategy": "None"}}]
+    kube.patch(definition, none, "json", namespace=INSTALLED_IN)
+    await_answer(kube, lambda: kube.get(definition, namespace=None)["spec"]["conversion"]["strategy"] == "Webhook")

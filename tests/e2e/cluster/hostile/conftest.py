@@ -9,7 +9,8 @@ from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE, NODE_2
 from garboard_e2e.cluster.objects import machine
 from garboard_e2e.cluster.shared import Shared
-from garboard_e2e.hostile.account import Account, account, shows
+from garboard_e2e.cluster.stream import shows
+from garboard_e2e.hostile.account import Account, account
 from garboard_e2e.hostile.agent import NodeAgent
 from garboard_e2e.hostile.attackers import Attackers
 from garboard_e2e.hostile.machines import Machines

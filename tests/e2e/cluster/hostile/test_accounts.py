@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import websocket
 
-from garboard_e2e.answer import Answer
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import Object
-from garboard_e2e.hostile.account import GROUP, Account, account, ended, typed
+from garboard_e2e.cluster.stream import ABNORMAL, GROUP, Refused, ended, typed
+from garboard_e2e.hostile.account import Account, account
 from garboard_e2e.hostile.stand_in import controllers_kib
 from garboard_e2e.outcome import Failure
 
@@ -19,6 +19,7 @@ OF_A_USER, OF_A_NAMESPACE, REPLICAS = 128, 256, 2
 ACCOUNTS = 5
 # So many refusals one after the other are those of every replica.
 IN_A_ROW = 8
+TOO_MANY = "too many streams of this user or to this namespace"
 CONSOLE_ALONE = "hostile-console-alone"
 
 
@@ -100,15 +101,12 @@ def taken(account: Account, machine: str, streams: contextlib.ExitStack) -> int:
     """How many streams one account is given at once. They lead to a port for datagrams, and send none."""
     given = refusals = 0
     while refusals < IN_A_ROW:
-        opened = account.tries(machine, "portforward/9/udp")
-        if isinstance(opened, Answer):
-            refusals += 1
-            assert opened.status == 429 and "too many streams of this user or to this namespace" in opened.message, (
-                opened
-            )
-        else:
+        try:
+            streams.callback(account.open(machine, "portforward/9/udp").shutdown)
             given, refusals = given + 1, 0
-            streams.callback(opened.shutdown)
+        except Refused as refused:
+            refusals, answer = refusals + 1, refused.answer
+            assert answer.status == 429 and TOO_MANY in answer.message, answer
     return given
 
 
@@ -143,6 +141,6 @@ def test_a_frame_that_is_too_large_ends_its_own_stream_alone(alice: Account, bob
     with bob.stream("beside", "console") as other, alice.stream(answering, "console") as own:
         with contextlib.suppress(websocket.WebSocketException, OSError):
             own.send_binary(b"x" * (1 << 20))
-        assert ended(own) == (1006, "")
+        assert ended(own) == (ABNORMAL, "")
         typed(other)
     alice.types(answering)

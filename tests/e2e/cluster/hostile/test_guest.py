@@ -67,12 +67,9 @@ def test_what_it_refuses_a_key_with_is_short_and_printable(kube: Kube, lying: st
 
 
 def test_what_it_says_forges_no_line_of_a_log(kube: Kube, lying: str) -> None:
-    node = str(kube.pod(lying)["spec"]["nodeName"])
-    of_node = ["-l", "app.kubernetes.io/component=node", f"--field-selector=spec.nodeName={node}"]
-    agents = kube.items("pods", *of_node, namespace=INSTALLED_IN)
-    logs = [kube.kubectl("logs", kube.pod_name(lying), "-c", SIDECAR)]
-    logs += [kube.kubectl("logs", agent["metadata"]["name"], "-c", "node", namespace=INSTALLED_IN) for agent in agents]
-    for log in logs:
+    agent = kube.agent_of(str(kube.pod(lying)["spec"]["nodeName"]))["metadata"]["name"]
+    of_agent = kube.kubectl("logs", agent, "-c", "node", namespace=INSTALLED_IN)
+    for log in (kube.kubectl("logs", kube.pod_name(lying), "-c", SIDECAR), of_agent):
         lines = log.split("\n")[:-1]
         assert lines, "there is no log"
         for line in lines:

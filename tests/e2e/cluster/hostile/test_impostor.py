@@ -7,7 +7,7 @@ from collections.abc import Callable
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import INSTALLED_IN, NODE_2
 from garboard_e2e.hostile.account import Account
-from garboard_e2e.hostile.impostor import Impostor, Refused, agent_of, token_of
+from garboard_e2e.hostile.impostor import Impostor, Refused, token_of
 from garboard_e2e.outcome import Failure
 
 REASON = "\x1b[31m\r\nforged by the agent of another node"
@@ -16,7 +16,7 @@ REASON = "\x1b[31m\r\nforged by the agent of another node"
 def test_it_is_asked_for_machines_of_its_own_node_alone_and_forgotten_when_it_leaves(
     kube: Kube, alice: Account, bob: Account, answering: str, note: Callable[[str], None]
 ) -> None:
-    token = token_of(kube, agent_of(kube, NODE_2))
+    token = token_of(kube, kube.agent_of(NODE_2))
     with contextlib.ExitStack() as connections:
         every = [
             connections.enter_context(Impostor(pod["status"]["podIP"], token, REASON)) for pod in kube.controllers()
@@ -35,20 +35,14 @@ def test_it_is_asked_for_machines_of_its_own_node_alone_and_forgotten_when_it_le
 
 
 def is_refused(address: str, token: str) -> bool:
-    answer = answered(address, token)
-    if answer.startswith("HTTP/1.1 101"):
-        return False
-    assert "401" in answer and "the token is not valid for garboard-controller" in answer, answer
-    return True
-
-
-def answered(address: str, token: str) -> str:
-    """By a controller that is shown a token."""
+    """Whether a controller that is shown a token takes nobody for an agent."""
     try:
         with Impostor(address, token, REASON):
-            return "HTTP/1.1 101"
+            return False
     except Refused as refused:
-        return str(refused)
+        answer = str(refused)
+        assert "401" in answer and "the token is not valid for garboard-controller" in answer, answer
+        return True
 
 
 def answers(account: Account, machine: str) -> bool:
@@ -61,7 +55,7 @@ def answers(account: Account, machine: str) -> bool:
 def test_the_token_of_an_agents_pod_that_is_gone_is_good_for_nothing(
     kube: Kube, alice: Account, bob: Account, answering: str
 ) -> None:
-    gone = agent_of(kube, NODE_2)
+    gone = kube.agent_of(NODE_2)
     token = token_of(kube, gone)
     kube.kubectl("delete", f"pod/{gone['metadata']['name']}", "--grace-period=1", namespace=INSTALLED_IN)
     for pod in kube.controllers():

@@ -8,7 +8,8 @@ import pytest
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NODE_1
 from garboard_e2e.cluster.objects import machine
-from garboard_e2e.hostile.account import Account, ended, received, typed
+from garboard_e2e.cluster.stream import ended, received, typed
+from garboard_e2e.hostile.account import Account
 from garboard_e2e.hostile.attackers import Attackers
 from garboard_e2e.hostile.stand_in import StandIn, controllers_kib, stand_in
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import NODE_1, NODE_2
+from garboard_e2e.cluster.names import NAMESPACE, NODE_1, NODE_2
 from garboard_e2e.cluster.objects import machine
 from garboard_e2e.cluster.shared import Shared
+from garboard_e2e.monitoring.scrape import BINDING, OTHER, READER, ROLE, Scraper, token_of
 
 # Where the two machines are.
 PAIR = {"left": NODE_1, "right": NODE_2}
@@ -50,3 +51,23 @@ def pair(kube: Kube, first_pair: None) -> dict[str, str]:
     """Both machines as they were made, and Running; their nodes by their names."""
     kube.start(*(machine(name, node=node) for name, node in PAIR.items()))
     return PAIR
+
+
+@pytest.fixture(scope="module")
+def scraper(kube: Kube) -> Iterator[Scraper]:
+    kube.kubectl("create", "serviceaccount", READER)
+    kube.kubectl("create", "serviceaccount", OTHER)
+    account = f"--serviceaccount={NAMESPACE}:{READER}"
+    kube.kubectl("create", "clusterrolebinding", BINDING, f"--clusterrole={ROLE}", account, namespace=None)
+    scraper = Scraper(kube)
+    try:
+        with scraper.forwarded:
+            yield scraper
+    finally:
+        kube.kubectl("delete", "clusterrolebinding", BINDING, namespace=None)
+        kube.kubectl("delete", "serviceaccount", READER, OTHER)
+
+
+@pytest.fixture(scope="module")
+def token(kube: Kube, scraper: Scraper) -> str:
+    return token_of(kube, READER)

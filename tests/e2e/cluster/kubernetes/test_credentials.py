@@ -12,7 +12,7 @@ from garboard_e2e.credentials import KEY, OTHER_KEY, by_agent, encoded, printed_
 from garboard_e2e.patience import PATIENCE
 
 NAME = "with-credentials"
-PASSWORDS = ("correct-horse-battery", "staple-of-the-quay")
+PASSWORDS = ("correct-horse-battery", "staple-of-the-quay", "bollard-and-bight")
 CONDITION = "AccessCredentialsSynchronized"
 # A kubelet looks at Secrets at least once in a minute, and caches them for another.
 KUBELET = 180
@@ -72,6 +72,12 @@ def test_a_user_that_the_guest_lacks_is_in_the_condition(kube: Kube, credentiale
     kube.kubectl("delete", "secret", "agent-passwords")
     change(kube, secret("agent-passwords", root=PASSWORDS[1]))
     kube.wait("the condition again", lambda: condition(kube).get("status") == "True", seconds=PATIENCE + KUBELET)
+
+
+@pytest.mark.long  # The kubelet takes a minute or more to bring what a Secret has now.
+def test_a_kubelet_brings_a_change_by_itself_too(kube: Kube, credentialed: str) -> None:
+    kube.apply(secret("agent-passwords", root=PASSWORDS[2]))
+    kube.prints(credentialed, printed_password("root", PASSWORDS[2]), seconds=PATIENCE + KUBELET)
 
 
 def hook(kube: Kube, pod: str, step: str) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from garboard_e2e.answer import Answer
 from garboard_e2e.cluster.api import Api
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.objects import machine
 from garboard_e2e.cluster.person import Tool
-from garboard_e2e.cluster.stream import Refused, Stream
+from garboard_e2e.cluster.stream import ByteStream, Refused
 from garboard_e2e.cluster.virtctl import virtctl as client
 from garboard_e2e.outcome import Failure
 from garboard_e2e.patience import PATIENCE
@@ -36,12 +37,12 @@ def redirected(kube: Kube) -> str:
 
 
 @contextlib.contextmanager
-def slot(kube: Kube, api: Api) -> Iterator[Stream]:
+def slot(kube: Kube, api: Api) -> Iterator[ByteStream]:
     """A slot of the machine, which QEMU has greeted. One whose client has just left is free a moment later."""
 
-    def attempt() -> Stream | None:
+    def attempt() -> ByteStream | None:
         with contextlib.suppress(Refused):
-            return Stream(api, NAME, "usbredir")
+            return ByteStream(api, NAME, "usbredir")
         return None
 
     stream = kube.ask_until("a free slot", attempt)
@@ -53,10 +54,10 @@ def slot(kube: Kube, api: Api) -> Iterator[Stream]:
         stream.close()
 
 
-def refusal(api: Api, name: str) -> Refused:
+def refusal(api: Api, name: str) -> Answer:
     with pytest.raises(Refused) as refused:
-        Stream(api, name, "usbredir").close()
-    return refused.value
+        ByteStream(api, name, "usbredir").close()
+    return refused.value.answer
 
 
 def test_each_client_has_a_slot_until_it_leaves_and_one_more_is_refused(kube: Kube, api: Api, redirected: str) -> None:
@@ -64,15 +65,15 @@ def test_each_client_has_a_slot_until_it_leaves_and_one_more_is_refused(kube: Ku
         streams = [stack.enter_context(slot(kube, api)) for _ in range(SLOTS)]
         for _ in range(2):
             refused = refusal(api, redirected)
-            assert refused.code == 503 and "All USB devices are in use" in refused.message, refused
+            assert refused.status == 503 and "All USB devices are in use" in refused.message, refused
             streams.pop(1).close()
             streams.append(stack.enter_context(slot(kube, api)))
-        assert refusal(api, redirected).code == 503
+        assert refusal(api, redirected).status == 503
 
 
 def test_a_machine_without_slots_refuses(api: Api, pair: dict[str, str]) -> None:
     refused = refusal(api, "left")
-    assert refused.code == 409 and "Not configured with USB Redirection" in refused.message, refused
+    assert refused.status == 409 and "Not configured with USB Redirection" in refused.message, refused
 
 
 @contextlib.contextmanager

@@ -62,11 +62,10 @@ def test_what_virtctl_writes_without_options_is_taken(kube: Kube, virtctl: Tool)
     kube.shows("bare", "Stopped")
 
 
-def test_an_instancetype_and_a_preference_are_refused_by_their_paths(kube: Kube, virtctl: Tool) -> None:
-    """Those that virtctl infers from a volume too, unless it is asked not to."""
+def test_what_virtctl_infers_from_a_claim_that_does_not_exist_is_refused(kube: Kube, virtctl: Tool) -> None:
+    """Unless it is asked not to infer."""
     size, volume = "--memory=128Mi", "--volume-pvc=src:somewhere"
     refusals = {
-        ("--instancetype=u1.small",): "spec.instancetype",
         (volume,): "spec.instancetype",
         (size, volume): "spec.preference",
     }

@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from garboard_e2e import names
 from garboard_e2e.cluster.build import Build
@@ -11,6 +12,8 @@ from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NAMESPACE
 from garboard_e2e.cluster.person import Before, Person
 from garboard_e2e.cluster.shared import Shared
+from garboard_e2e.dashboard import browser as chromium
+from garboard_e2e.patience import PATIENCE
 from garboard_e2e.places import temporary_directory
 
 HELLO = "hello"
@@ -74,3 +77,10 @@ def machine(person: Person, hello_runs: None) -> str:
     """The name of a machine that runs, whatever a test before has done with it."""
     person.await_verdict(HELLO, "running")
     return HELLO
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE * 1000)
+    with chromium.started() as started:
+        yield started

@@ -3,23 +3,15 @@
 import contextlib
 from collections.abc import Iterator
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from garboard_e2e.cluster.names import NAMESPACE
 from garboard_e2e.cluster.person import Person
 from garboard_e2e.dashboard import browser as chromium
+from garboard_e2e.dashboard.pages import act, await_screen, find_well, show
 from garboard_e2e.dashboard.served import Served
-from garboard_e2e.patience import PATIENCE, wait_until
 
 OWN = "from-the-page"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE * 1000)
-    with chromium.started() as started:
-        yield started
 
 
 @contextlib.contextmanager
@@ -31,25 +23,11 @@ def opened(person: Person, browser: Browser, user: str) -> Iterator[Page]:
         yield page
 
 
-def show(page: Page, name: str) -> None:
-    page.get_by_role("link", name=name, exact=True).click()
-
-
-def act(page: Page, name: str) -> None:
-    page.locator("#actions").get_by_role("button", name=name, exact=True).click()
-
-
 def test_a_user_of_one_namespace_sees_its_machines_and_why(
     person: Person, browser: Browser, machine: str, bob: str
 ) -> None:
     with opened(person, browser, bob) as page:
-        expect(page.locator("#scope-reason")).to_contain_text("at the cluster scope")
-        row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=machine))
-        expect(row).to_contain_text("Running")
-        expect(page.locator("#live")).to_have_text("● Live")
-        show(page, machine)
-        expect(page.locator(".card")).to_contain_text("Well")
-        expect(page.locator("#events")).to_contain_text("Started")
+        find_well(page, machine)
         chromium.keep(page, "cluster")
 
 
@@ -78,8 +56,7 @@ def test_the_screen_of_a_guest_is_drawn(person: Person, browser: Browser, machin
     with opened(person, browser, ada) as page:
         show(page, machine)
         act(page, "Screen")
-        width = "() => document.querySelector('#session canvas')?.width ?? 0"
-        wait_until("a screen of a guest's size", lambda: page.evaluate(width) > 300)
+        await_screen(page)
         chromium.keep(page, "cluster-screen")
 
 

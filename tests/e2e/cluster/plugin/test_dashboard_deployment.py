@@ -15,19 +15,13 @@ from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE
 from garboard_e2e.cluster.person import Person
 from garboard_e2e.dashboard import browser as chromium
+from garboard_e2e.dashboard.pages import act, find_well, show
 from garboard_e2e.patience import PATIENCE
 
 NAME = "garboard-dashboard"
 SELECTOR = "app.kubernetes.io/component=dashboard"
 VIEWER = f"system:serviceaccount:{NAMESPACE}:viewer"
 HALTED = "for-the-viewer"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE * 1000)
-    with chromium.started() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -58,22 +52,12 @@ def signed_in(browser: Browser, port: int, token: str) -> Iterator[Page]:
         yield page
 
 
-def act(page: Page, name: str) -> None:
-    page.locator("#actions").get_by_role("button", name=name, exact=True).click()
-
-
 def test_a_user_with_a_token_sees_the_machines_of_its_namespace_and_why(
     browser: Browser, port: int, token: str, machine: str
 ) -> None:
     with signed_in(browser, port, token) as page:
         expect(page.locator("#who")).to_have_text(VIEWER)
-        expect(page.locator("#scope-reason")).to_contain_text("at the cluster scope")
-        row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=machine))
-        expect(row).to_contain_text("Running")
-        expect(page.locator("#live")).to_have_text("● Live")
-        page.get_by_role("link", name=machine, exact=True).click()
-        expect(page.locator(".card")).to_contain_text("Well")
-        expect(page.locator("#events")).to_contain_text("Started")
+        find_well(page, machine)
         chromium.keep(page, "cluster-signed-in")
 
 
@@ -83,12 +67,12 @@ def test_a_start_and_a_console_are_refused_by_the_api_itself(
     person.apply(HALTED, "Halted")
     try:
         with signed_in(browser, port, token) as page:
-            page.get_by_role("link", name=HALTED, exact=True).click()
+            show(page, HALTED)
             act(page, "Start")
             alert = page.get_by_role("alert").filter(has_text=HALTED)
             expect(alert).to_contain_text(f'User "{VIEWER}" cannot update resource')
             page.get_by_role("link", name="All machines").click()
-            page.get_by_role("link", name=machine, exact=True).click()
+            show(page, machine)
             act(page, "Console")
             expect(page.locator("#session-state")).to_contain_text(f'User "{VIEWER}" cannot get resource')
         assert person.field(f"vm/{HALTED}", "spec", "runStrategy") == "Halted"
@@ -101,7 +85,7 @@ def test_a_user_who_may_edit_has_a_console(kube: Kube, browser: Browser, port: i
     editor = ["--clusterrole=kubevirt.io:edit", f"--serviceaccount={NAMESPACE}:editor"]
     kube.kubectl("create", "rolebinding", "editor", *editor)
     with signed_in(browser, port, kube.kubectl("create", "token", "editor").strip()) as page:
-        page.get_by_role("link", name=machine, exact=True).click()
+        show(page, machine)
         act(page, "Console")
         expect(page.locator("#session-state")).to_have_text("Connected.")
         page.keyboard.type("echo $((6 * 7)) by token\r")

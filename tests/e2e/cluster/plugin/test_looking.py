@@ -1,5 +1,6 @@
 """Looking into a machine that runs: QMP, logs, its command line, its screen, and what a shell completes."""
 
+import json
 import pathlib
 import re
 import socket
@@ -34,7 +35,9 @@ def test_a_change_through_qmp_and_its_refusal_have_audit_lines(person: Person, m
     person.await_verdict(machine, "running")
     audit = [line for line in person.plugin.run("logs", machine).splitlines() if "qmp audit" in line]
     stops = [line for line in audit if "command=stop" in line]
-    assert any("claimed_user=" in line for line in stops), f"no audit line with a name: {stops}"
+    # As the API server has authenticated them.
+    user = json.loads(person.kubectl.run("auth", "whoami", "-o", "json"))["status"]["userInfo"]["username"]
+    assert all(f"claimed_user={user}" in line for line in stops), f"no audit line with a name: {stops}"
     refused = [line for line in stops if re.search("denied|refused", line, re.I)]
     assert refused, f"the refusal left no audit line: {stops}"
 
@@ -61,6 +64,37 @@ def test_explain_takes_a_file(person: Person, installed: None, directory: pathli
     manifest = directory / "other.yaml"
     manifest.write_text((EXAMPLES / "vm-hello.yaml").read_text().replace("\n  name: hello\n", "\n  name: other\n"))
     person.plugin.prints(f"guest={NAMESPACE}_other", "explain", "-f", str(manifest), "--shell")
+
+
+def manifest(kube: Kube, machine: str, directory: pathlib.Path, memory: str = "") -> str:
+    """A file with the machine as it is, or with other memory."""
+    found = kube.get("vm", machine)
+    kept = {"name": found["metadata"]["name"], "namespace": NAMESPACE}
+    if memory:
+        found["spec"]["template"]["spec"]["domain"]["memory"] = {"guest": memory}
+    file = directory / f"{machine}-{memory or 'same'}.json"
+    file.write_text(json.dumps({key: found[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": kept}))
+    return str(file)
+
+
+SAME, CHANGED = "the guest finds the machine that it had", 8
+
+
+def test_explain_says_what_the_guest_would_see_change_at_its_next_start(
+    kube: Kube, person: Person, machine: str, directory: pathlib.Path
+) -> None:
+    person.plugin.prints(SAME, "explain", "--against-running", machine)
+    same, other = manifest(kube, machine, directory), manifest(kube, machine, directory, "192Mi")
+    person.plugin.prints(SAME, "explain", "--against-running", machine, "-f", same)
+    person.plugin.refuses(CHANGED, "memory: size=.* -> size=192M", "explain", "--against-running", machine, "-f", other)
+    person.plugin.prints(SAME, "explain", "--diff", same, same)
+    person.plugin.refuses(CHANGED, "memory: size=", "explain", "--diff", same, other)
+    plan = directory / "plan.json"
+    plan.write_text(person.plugin.run("explain", machine, "-o", "json"))
+    person.plugin.prints(SAME, "explain", "--diff", str(plan), str(plan))
+    (directory / "other.json").write_text(plan.read_text().replace("virtio-net-pci", "e1000"))
+    done = person.plugin.call("explain", "--diff", str(plan), str(directory / "other.json"), "-o", "json")
+    assert done.returncode == CHANGED and json.loads(done.stdout), done
 
 
 @pytest.fixture
@@ -92,6 +126,7 @@ def test_a_shell_completes_machines_commands_and_options(person: Person, machine
         machine: ["-n", NAMESPACE, "console", "he"],
         "restart": ["res"],
         "--take-over": ["console", "--t"],
+        "query-blockstats": ["-n", NAMESPACE, "qmp", machine, "query-bl"],
     }.items():
         done = subprocess.run([*completes, *arguments], env=person.kubectl.environment, capture_output=True, text=True)
         assert done.returncode == 0 and pattern in done.stdout, done

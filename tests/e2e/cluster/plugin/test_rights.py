@@ -2,6 +2,7 @@
 
 import pytest
 
+from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.person import Person
 from garboard_e2e.patience import PATIENCE
 from garboard_e2e.terminal import DETACH
@@ -14,7 +15,9 @@ NEEDED = {
     "console --take-over": "virtualmachineinstances/console",
     "console --view": "virtualmachineinstances/console",
     "vnc --proxy-only": "virtualmachineinstances/vnc",
-    "qmp": "pods/exec",
+    "qmp": "virtualmachineinstances/qmp-read",
+    "qmp --allow-write": "virtualmachineinstances/qmp-write",
+    "qmp --allow-dangerous": "virtualmachineinstances/qmp-dangerous",
 }
 
 
@@ -32,7 +35,29 @@ def test_an_editor_looks_into_a_guest_and_not_into_its_pod(person: Person, machi
     for each in (terminal, looks_on):
         each.type(DETACH)
         each.expect_end(PATIENCE)
-    editor.refuses(4, f"{MAY_NOT}: .*pods", "qmp", machine, "query-status")
+    editor.refuses(4, f"{MAY_NOT}: .*pods", "logs", machine, "--part", "qmp")
+    editor.refuses(4, f"{MAY_NOT}: .*virtualmachineinstances/qmp-read", "qmp", machine, "query-status")
+
+
+@pytest.fixture
+def quentin(kube: Kube, installed: None) -> str:
+    """A user who may look at machines and send queries, and has no right to any pod."""
+    for role in ("kubevirt.io:view", "garboard-qmp-read"):
+        binding = f"quentin-{role.replace(':', '-')}"
+        kube.kubectl("delete", "rolebinding", binding, "--ignore-not-found")
+        kube.kubectl("create", "rolebinding", binding, f"--clusterrole={role}", "--user=quentin")
+    return "quentin"
+
+
+def test_queries_need_no_right_to_a_pod_and_changes_need_their_own(
+    kube: Kube, person: Person, machine: str, quentin: str
+) -> None:
+    reader = person.plugin.of(quentin)
+    query = ("qmp", machine, "query-status")
+    kube.ask_until("the right to queries", lambda: '"status": "running"' in reader.call(*query).stdout)
+    reader.refuses(4, f"{MAY_NOT}: .*virtualmachineinstances/qmp-write", "qmp", machine, "--allow-write", "stop")
+    reader.refuses(4, f"{MAY_NOT}: .*qmp-dangerous", "qmp", machine, "--allow-dangerous", "quit")
+    reader.refuses(4, MAY_NOT, "logs", machine, "--part", "qmp")
 
 
 SEEN = {"why": "nodes: you may not see them", "logs": "the machine is prepared", "explain": "memory-backend"}

@@ -9,7 +9,7 @@ from garboard_e2e.access import DEFAULT, NONE, VERBS, Access, Verbs
 from garboard_e2e.api_server import ApiServer
 from garboard_e2e.rights import HOLDERS, TYPES_VIEWER
 
-ADMIN, EDITOR, VIEWER, MIGRATOR, STARTER = HOLDERS
+ADMIN, EDITOR, VIEWER, MIGRATOR, STARTER, ASKER, CHANGER, MASTER, HISTORIAN = HOLDERS
 READ, GET, UPDATE = (frozenset(verbs) for verbs in (("get", "list", "watch"), ("get",), ("update",)))
 # kubevirts, and what is of the group itself.
 LOOK: Verbs = frozenset(("get", "list"))
@@ -44,6 +44,8 @@ KINDS: dict[str, dict[str, Users]] = {
         "virtualmachinepools/scale": SCALED,
     },
     "migrations.kubevirt.io": {"migrationpolicies": SEEN},
+    # Made by agents, and changed by nobody.
+    "garboard.dev": {"machineruns": {HISTORIAN: READ | {"delete"}}},
 }
 
 CHANGED: Users = {ADMIN: UPDATE, EDITOR: UPDATE}
@@ -100,6 +102,14 @@ SUBRESOURCES: dict[str, dict[str, Users]] = {
     },
 }
 SUBRESOURCE_GROUP = "subresources.kubevirt.io"
+OWN_GROUP = "subresources.garboard.dev"
+# QMP: a level is a role's own, and a session of one is opened by GET.
+QMP: dict[str, Users] = {
+    "qmp-read": {ASKER: GET},
+    "screendump": {ASKER: GET},
+    "qmp-write": {CHANGER: GET | UPDATE},
+    "qmp-dangerous": {MASTER: GET | UPDATE},
+}
 # What a request without a namespace is about: a role in a namespace gives nothing of it.
 OF_ALL: Users = {TYPES_VIEWER: READ, DEFAULT: READ}
 CLUSTER: dict[str, dict[str, Users]] = {
@@ -117,6 +127,7 @@ ROWS = [
         for kind, subresources in SUBRESOURCES.items()
         for subresource, users in subresources.items()
     ),
+    *(Access(OWN_GROUP, f"virtualmachineinstances/{subresource}", users) for subresource, users in QMP.items()),
     Access(SUBRESOURCE_GROUP, "expand-vm-spec", CHANGED | {VIEWER: UPDATE}),
     *(Access(group, kind, users, namespace="") for group, kinds in CLUSTER.items() for kind, users in kinds.items()),
 ]
@@ -151,15 +162,18 @@ def test_no_rule_of_a_role_of_users_is_without_a_row(server: ApiServer) -> None:
     assert named <= {f"{row.group}/{row.resource}" for row in ROWS}
 
 
-def test_three_roles_are_added_to_those_of_kubernetes(server: ApiServer) -> None:
+def test_these_roles_are_added_to_those_of_kubernetes(server: ApiServer) -> None:
     roles = json.loads(server.kubectl(*OF_GARBOARD))["items"]
     added = {
-        label.removeprefix(AGGREGATION): role["metadata"]["name"]
+        (label.removeprefix(AGGREGATION), role["metadata"]["name"])
         for role in roles
         for label, value in role["metadata"]["labels"].items()
         if label.startswith(AGGREGATION) and value == "true"
     }
-    assert added == {role: f"kubevirt.io:{role}" for role in ("admin", "edit", "view")}
+    of_kubevirt = {(role, f"kubevirt.io:{role}") for role in ("admin", "edit", "view")}
+    of_ours = {("admin", "garboard-qmp-read"), ("edit", "garboard-qmp-read"), ("admin", "garboard-qmp-write")}
+    of_ours |= {("admin", "garboard-runs"), ("edit", "garboard-runs")}
+    assert added == of_kubevirt | of_ours
 
 
 @pytest.mark.parametrize("user", HOLDERS)

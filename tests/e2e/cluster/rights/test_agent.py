@@ -16,6 +16,7 @@ from garboard_e2e.rights import (
     node,
     pod_status,
     refused,
+    run,
 )
 
 ELSEWHERE = Caller(ELSEWHERE_ACCOUNT, node="node-1")
@@ -140,3 +141,24 @@ NAMESPACES = {
 @pytest.mark.parametrize("name", NAMESPACES)
 def test_an_agent_is_known_by_its_role_and_not_by_its_namespace(server: ApiServer, name: str) -> None:
     NAMESPACES[name].holds(server)
+
+
+RUNS = {
+    "the record of a run on its node": granted(run(AGENT_1, "node-1")),
+    "not of another node": refused("may not write a record of another node", run(AGENT_1, "node-2")),
+    "not without the claim": refused("may not write a record of another node", run(AGENT, "node-1")),
+    "no owner but its machine": refused(
+        "no owner but its VirtualMachine", run(AGENT_1, "node-1", **owner()["metadata"])
+    ),
+    "no finalizer": refused("a record has no finalizers", run(AGENT_1, "node-1", finalizers=["example.com/hold"])),
+    "it ends after it began": refused(
+        "a run ends after it began", run(AGENT_1, "node-1", {"endedAt": "2025-12-31T23:59:59Z"})
+    ),
+    "a cause is a name": refused("spec.reason", run(AGENT_1, "node-1", {"reason": "none of the usual ones"})),
+    "no text without an end": refused("spec.serial", run(AGENT_1, "node-1", {"serial": "x" * 20000})),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_agent_keeps_records_of_runs_of_its_node(server: ApiServer, name: str) -> None:
+    RUNS[name].holds(server)

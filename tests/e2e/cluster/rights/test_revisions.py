@@ -11,6 +11,7 @@ from garboard_e2e.rights import (
     OF_A_SET,
     OF_NONE,
     REVISIONS,
+    copy,
     drop,
     granted,
     record,
@@ -49,6 +50,11 @@ ROWS = {
     "not of a machine under the name of a pool's": refused(ONLY, record(CONTROLLER, OF_POOL)),
     "not of a kind called like a pool in another group": refused(
         ONLY, record(CONTROLLER, OF_POOL, kind="VirtualMachinePool")
+    ),
+    "a copy of an instancetype": granted(copy(CONTROLLER, "vm-1-u1.small-v1beta1-8b-1")),
+    "no copy under the name of another machine": refused(ONLY, copy(CONTROLLER, "vm-2-u1.small-v1beta1-8b-1")),
+    "no copy for a StatefulSet": refused(
+        ONLY, copy(CONTROLLER, "vm-1-u1.small-v1beta1-8b-1", apiVersion="apps/v1", kind="StatefulSet")
     ),
     "deletes those of a machine": granted(drop(CONTROLLER, by_label("7f"))),
     "deletes none of a StatefulSet": refused(ONLY, drop(CONTROLLER, by_label(OF_A_SET))),

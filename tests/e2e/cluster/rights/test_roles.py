@@ -9,6 +9,9 @@ INSTANCES, MACHINES = "virtualmachineinstances.kubevirt.io", "virtualmachines.ku
 POOLS = "virtualmachinepools.pool.kubevirt.io"
 EVENTS, LEASES = "events.events.k8s.io", "leases.coordination.k8s.io"
 CLAIMS, REVISIONS = "persistentvolumeclaims", "controllerrevisions.apps"
+SIZES = "virtualmachineinstancetypes.instancetype.kubevirt.io"
+WISHES = "virtualmachineclusterpreferences.instancetype.kubevirt.io"
+RUNS = "machineruns.garboard.dev"
 WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 
 ASKED, RUN = "virtualmachines.subresources.kubevirt.io", "virtualmachineinstances.subresources.kubevirt.io"
@@ -47,15 +50,23 @@ GIVEN = {
     "controller: asks for rights of users": Right(CONTROLLER, "create", REVIEWS),
     "controller: asks whose token a caller has shown": Right(CONTROLLER, "create", TOKENS),
     "controller: writes the CA bundle that agents trust": Right(CONTROLLER, "patch", AUTHORITIES, "garboard"),
+    "agent: makes records of runs": Right(AGENT, "create", RUNS, "default"),
+    "controller: lists records of runs": Right(CONTROLLER, "list", RUNS),
+    "controller: deletes records of runs": Right(CONTROLLER, "delete", RUNS, "default"),
     **{
         f"controller: writes the CA bundle of its API, {version}": Right(
             CONTROLLER, "patch", f"{SERVICES}/{version}.subresources.kubevirt.io"
         )
         for version in ("v1", "v1alpha3", "v1alpha2")
     },
+    "controller: writes the CA bundle of our own API": Right(
+        CONTROLLER, "patch", f"{SERVICES}/v1.subresources.garboard.dev"
+    ),
     "controller: reads the API servers": Right(
         CONTROLLER, "watch", "configmaps/extension-apiserver-authentication", "kube-system"
     ),
+    "controller: reads what machines name": Right(CONTROLLER, "get", SIZES, "default"),
+    "controller: reads what the cluster has for them": Right(CONTROLLER, "get", WISHES),
     "controller: records what is started": Right(CONTROLLER, "create", REVISIONS, "default"),
     "controller: reads such a record": Right(CONTROLLER, "get", REVISIONS, "default"),
     "controller: deletes those of earlier starts": Right(CONTROLLER, "deletecollection", REVISIONS, "default"),
@@ -73,6 +84,10 @@ NOT_GIVEN = {
         f"agent: no {resource}": Right(AGENT, "get", resource, "default")
         for resource in ("secrets", "configmaps", "serviceaccounts", CLAIMS)
     },
+    **{
+        f"controller: does not {verb} what machines name": Right(CONTROLLER, verb, SIZES, "default")
+        for verb in ("list", "create", "update", "patch", "delete")
+    },
     "agent: no secrets of its own namespace": Right(AGENT, "get", "secrets", "garboard"),
     "agent: finds nothing in other namespaces": Right(AGENT, "list", SLICES, "default"),
     "agent: no other ConfigMap of its namespace": Right(AGENT, "get", "configmaps/other", "garboard"),
@@ -87,6 +102,9 @@ NOT_GIVEN = {
     "agent: no events of the old kind": Right(AGENT, "create", "events", "default"),
     "agent: makes no pods": Right(AGENT, "create", "pods", "default"),
     "agent: deletes no machines": Right(AGENT, "delete", INSTANCES, "default"),
+    "agent: reads no records of runs": Right(AGENT, "list", RUNS, "default"),
+    "agent: changes no record of a run": Right(AGENT, "patch", RUNS, "default"),
+    "controller: makes no record of a run": Right(CONTROLLER, "create", RUNS, "default"),
     "agent: no tokens": Right(AGENT, "create", "serviceaccounts", "garboard", "token"),
     "controller: changes no claim": Right(CONTROLLER, "patch", CLAIMS, "default"),
     "controller: deletes no claim": Right(CONTROLLER, "delete", CLAIMS, "default"),

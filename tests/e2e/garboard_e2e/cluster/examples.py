@@ -17,6 +17,7 @@ PRINTS = {
     "vm-configmap": ADDRESS,
     "vm-efi": ADDRESS,
     "vm-hello": ADDRESS,
+    "vm-instancetype": ADDRESS,
     "vm-multi-disk": ADDRESS,
     "vm-ports": "garboard-hello: httpd",
     "vm-pvc": ADDRESS,

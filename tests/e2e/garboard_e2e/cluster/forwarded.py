@@ -7,22 +7,19 @@ from types import TracebackType
 from typing import Self
 
 from ..patience import PATIENCE, wait_until
+from ..processes import free_port
 from .program import Cluster
 
 PAUSE = 0.2
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 class Forwarded:
-    """A port of this computer that leads to a Service."""
+    """A port of this computer that leads to a Service, or to what is written as KIND/NAME."""
 
     def __init__(self, cluster: Cluster, namespace: str, service: str, port: int) -> None:
         self.port, self.over = free_port(), threading.Event()
-        self.command = [str(cluster.tool), "-n", namespace, "port-forward", f"service/{service}", f"{self.port}:{port}"]
+        target = service if "/" in service else f"service/{service}"
+        self.command = [str(cluster.tool), "-n", namespace, "port-forward", target, f"{self.port}:{port}"]
         self.environment = cluster.environment
         self.process: subprocess.Popen[bytes] | None = None
         self.thread = threading.Thread(target=self.keep, daemon=True)

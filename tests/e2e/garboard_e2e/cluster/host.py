@@ -34,21 +34,26 @@ SETTINGS = (
     "/proc/sys/kernel/keys/root_maxkeys",
     "/proc/sys/net/ipv4/ip_forward",
 )
+# What machines on this host have, which other tests start and stop meanwhile: mounts below a directory of theirs,
+# links, rules.
+OF_MACHINES = re.compile(rf"{re.escape(tempfile.gettempdir())}/{PREFIX}|(.* dev )?gb[0-9a-f]{{13}}\b")
+TABLE_OF_A_MACHINE = re.compile(r"^table inet garboard_[^{]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
 # What pods run, by the name in their own root.
 OF_PODS = ("/pause", "/bin/busybox")
 
 
 def state(program: pathlib.Path) -> list[str]:
     """A line for each thing."""
-    found = [f"link {link}" for link in links()]
-    found += [f"mount {mount}" for mount in mounts()]
+    found = [f"link {link}" for link in links() if not OF_MACHINES.match(link)]
+    found += [f"mount {mount}" for mount in mounts() if not OF_MACHINES.match(mount)]
     found += [f"control group {group}" for group in control_groups("gbk")]
     found += [f"directory {directory}" for directory in DIRECTORIES if os.path.isdir(directory)]
     found += [f"process {process}" for process in processes(program)]
     found += [f"{path} is {pathlib.Path(path).read_text().strip()}" for path in SETTINGS if os.path.exists(path)]
     for command in LISTED_BY:
-        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-        found += [f"{command[0]}: {line}" for line in lines]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        lines = TABLE_OF_A_MACHINE.sub("", listed).splitlines()
+        found += [f"{command[0]}: {line}" for line in lines if not OF_MACHINES.match(line)]
     return found
 
 
@@ -58,10 +63,8 @@ def links() -> list[str]:
 
 
 def mounts() -> list[str]:
-    """But those of machines on this host, which other tests start and stop meanwhile."""
     lines = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
-    found = (line.split(" ", 4)[4] for line in lines)
-    return sorted(mount for mount in found if not mount.startswith(f"{tempfile.gettempdir()}/{PREFIX}"))
+    return sorted(line.split(" ", 4)[4] for line in lines)
 
 
 def control_groups(prefix: str) -> list[str]:

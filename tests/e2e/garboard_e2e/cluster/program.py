@@ -141,6 +141,13 @@ class Cluster:
         """The pods of the node agents, those that leave too."""
         return self.items("pods", "-l", "app.kubernetes.io/component=node", namespace=INSTALLED_IN)
 
+    def agent_of(self, node: str) -> Object:
+        """The pod of the node's agent; none that leaves."""
+        for pod in self.agents():
+            if pod["spec"].get("nodeName") == node and "deletionTimestamp" not in pod["metadata"]:
+                return pod
+        raise Failure(f"{node} has no pod of an agent")
+
     def offers_devices(self, nodes: int = 2) -> bool:
         """Whether so many nodes take machines."""
         found = self.items("nodes", "-l", "kubevirt.io/schedulable=true", namespace=None)

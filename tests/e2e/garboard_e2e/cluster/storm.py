@@ -100,8 +100,7 @@ class Storm:
 
     def kill_agent(self, node: str) -> None:
         """The program of its agent; the kubelet starts it again."""
-        pods = [pod for pod in self.kube.agents() if pod["spec"].get("nodeName") == node]
-        kill(process for pod in pods for process in self.kube.processes_of(str(pod["metadata"]["uid"]), AGENT))
+        kill(self.kube.processes_of(str(self.kube.agent_of(node)["metadata"]["uid"]), AGENT))
 
     def is_on_its_node(self, name: str) -> bool:
         """Its supervisor runs; a phase between Pending and Running is not reported of a quick start."""

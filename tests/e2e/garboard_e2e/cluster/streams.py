@@ -6,7 +6,6 @@ import dataclasses
 import secrets
 import select
 import socket
-import struct
 import threading
 import time
 import uuid
@@ -18,13 +17,11 @@ from ..outcome import Failure
 from ..patience import PATIENCE, wait_until
 from .api import Api
 from .kube import Kube
-from .names import INSTALLED_IN, NAMESPACE, Object
+from .names import INSTALLED_IN, Object
+from .stream import ABNORMAL, CLOSE, Refused, closing, connect, multiplication, path_of
 
-GROUP = "/apis/subresources.kubevirt.io/v1"
 # The port at which the hello guest sends back what it gets (`nc-echo`).
 CONSOLE, ECHO = "console", "portforward/7"
-# Of a stream that ends without a close frame, and of a close frame without a code (RFC 6455, 7.1.5).
-ABNORMAL, NO_CODE = 1006, 1005
 # How long a connection may take, and the answer to a close frame, in seconds.
 CONNECTED, CLOSED = 20, 5
 # How long the next message may take before others may use the connection, in seconds.
@@ -74,9 +71,8 @@ class Stream:
 
     def _take(self, frame: websocket.ABNF) -> None:
         data = frame.data if isinstance(frame.data, bytes) else frame.data.encode()
-        if frame.opcode == websocket.ABNF.OPCODE_CLOSE:
-            code = int(struct.unpack(">H", data[:2])[0]) if data else NO_CODE
-            self.end = End(code, data[2:].decode(errors="replace"), time.monotonic())
+        if frame.opcode == CLOSE:
+            self.end = End(*closing(data), time.monotonic())
             self.websocket.send_close()
         elif frame.opcode == websocket.ABNF.OPCODE_PING:
             self.websocket.pong(data)
@@ -107,10 +103,9 @@ class Stream:
 
     def multiplies(self) -> None:
         """The guest's shell answers: a console."""
-        # What was asked before is shown to each that opens it.
-        factor = secrets.randbelow(1 << 20)
-        self.send(f"\recho product-$((2*{factor}))-\r".encode())
-        self.shows(f"product-{2 * factor}-".encode())
+        command, answer = multiplication()
+        self.send(command)
+        self.shows(answer)
 
     def echoes(self) -> None:
         """The guest sends back what it gets: a port."""
@@ -156,20 +151,12 @@ class Streams:
 
     def try_to_open(self, name: str, subresource: str, audit_id: str) -> Stream | None:
         """Nothing where it is refused, or there is no API server."""
-        path = f"{GROUP}/namespaces/{NAMESPACE}/virtualmachineinstances/{name}/{subresource}"
+        path, headers = path_of(name, subresource), {"Audit-ID": audit_id}
         try:
-            opened = websocket.create_connection(
-                f"wss://{self.api.address}{path}",
-                timeout=CONNECTED,
-                header=[f"Audit-ID: {audit_id}"],
-                subprotocols=["plain.kubevirt.io"],
-                sslopt={"context": self.api.context},
-                suppress_origin=True,
-            )
-        except (websocket.WebSocketException, OSError) as error:
+            return Stream(connect(self.api.address, self.api.context, path, headers, CONNECTED))
+        except (Refused, websocket.WebSocketException, OSError) as error:
             self.refusal = str(error)
             return None
-        return Stream(opened)
 
     def open(self, name: str, subresource: str, audit_id: str | None = None) -> Stream:
         """Waits until it is let in."""

@@ -1,6 +1,7 @@
 """The server's side of a websocket (RFC 6455), as much as API servers use: no extensions, no fragments from clients."""
 
 import base64
+import contextlib
 import hashlib
 import struct
 import threading
@@ -39,7 +40,8 @@ class Websocket:
             try:
                 self.writer.write(head + payload)
                 self.writer.flush()
-            except OSError as error:
+            # A file that the thread of the connection has closed meanwhile raises the other one.
+            except (OSError, ValueError) as error:
                 raise Closed from error
 
     def send(self, payload: bytes | str) -> None:
@@ -49,7 +51,9 @@ class Websocket:
             self.frame(BINARY, payload)
 
     def close(self, code: int = NORMAL, reason: str = "") -> None:
-        self.frame(CLOSE, struct.pack(">H", code) + reason.encode())
+        """Its client may be quicker: then the connection is over before this has returned."""
+        with contextlib.suppress(Closed):
+            self.frame(CLOSE, struct.pack(">H", code) + reason.encode())
 
     def exactly(self, count: int) -> bytes:
         try:

@@ -10,7 +10,7 @@ import threading
 from types import TracebackType
 
 from ..cluster.kube import Kube
-from ..cluster.names import INSTALLED_IN, Object
+from ..cluster.names import Object
 from ..outcome import Failure
 from ..patience import PATIENCE
 
@@ -26,16 +26,6 @@ def token_of(kube: Kube, agent: Object) -> str:
     """What the kubelet has given to the pod of an agent, for controllers."""
     volumes = kube.root(agent["spec"]["nodeName"]) / f"var/lib/kubelet/pods/{agent['metadata']['uid']}/volumes"
     return (volumes / "kubernetes.io~projected/controller-token/token").read_text().strip()
-
-
-def agent_of(kube: Kube, node: str) -> Object:
-    """The pod of the node's agent."""
-    on_node = f"--field-selector=spec.nodeName={node}"
-    own = ["pods", "-l", "app.kubernetes.io/component=node", on_node]
-    found = [each for each in kube.items(*own, namespace=INSTALLED_IN) if "deletionTimestamp" not in each["metadata"]]
-    if not found:
-        raise Failure(f"{node} has no pod of an agent")
-    return found[0]
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:

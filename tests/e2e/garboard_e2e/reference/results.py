@@ -69,11 +69,13 @@ def listed(spec: Spec) -> Result:
 
 
 def listed_with(specs: Iterable[Spec], known: dict[str, Result]) -> dict[str, Result]:
-    """A line for each of the suite's, with what is known of it; what the suite has no more is left out."""
+    """A line for each of the suite's, with what is known of it; what the suite has no more is left out. The suite
+    alone marks tests as pending: no run has that state."""
+    was_run = {text: result for text, result in known.items() if result.state != "pending"}
     lines: dict[str, Result] = {}
     for spec in specs:
         line = listed(spec)
-        lines[line.text] = line if line.state else known.get(line.text, line)
+        lines[line.text] = line if line.state else was_run.get(line.text, line)
     return lines
 
 

@@ -80,7 +80,7 @@ def test_a_program_that_speaks_another_protocol_is_refused_and_the_guest_runs_on
 ) -> None:
     """QEMU itself would abort."""
     for _ in range(SLOTS + 1):
-        with contextlib.closing(client(namespace)) as line:
+        with contextlib.closing(next_client(namespace)) as line:
             line.send(b"GET / HTTP/1.1\r\nHost: nowhere\r\n\r\n")
             while not line.has_ended():
                 line.read(1)

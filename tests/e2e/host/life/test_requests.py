@@ -20,6 +20,22 @@ def expect_explained(machine: Machine, facts: pathlib.Path, options: pathlib.Pat
     assert json.loads(again.stdout)["argv"] == argv, f"explain from {options} differs from what was executed"
 
 
+def expect_differences(machine: Machine) -> None:
+    """What the guest that runs would see change."""
+    same = machine.directory / "vm.json"
+    against = ["explain", "--against-running", machine.name]
+    assert "the machine that it had" in machine.run(*against, str(same))
+    changed = json.loads(same.read_text())
+    changed["spec"]["domain"]["memory"]["guest"] = "320Mi"
+    changed["spec"]["domain"]["devices"].pop("rng")
+    other = machine.directory / "other.json"
+    other.write_text(json.dumps(changed))
+    for command in (against, ["explain", "--diff", str(same)]):
+        lines = machine.run(*command, str(other), code=8).splitlines()
+        assert any(line.startswith("memory: size=") for line in lines), lines
+        assert any(line.startswith("device ") and ": lost (was virtio-rng" in line for line in lines), lines
+
+
 def expect_paused_over_another_supervisor(machine: Machine) -> None:
     """What a person paused stays paused under every supervisor."""
     gone = machine.only(names.SUPERVISOR)
@@ -46,6 +62,7 @@ def test_requests_are_judged_explain_is_what_ran(machine: Machine) -> None:
     assert "runs already" in machine.run(*again, code=4), "a second run of the same machine should be refused"
     argv = machine.run("logs", "--part", "argv", machine.name).splitlines()
     expect_explained(machine, machine.machine / "order", machine.supervisor, argv)
+    expect_differences(machine)
     machine.run("stop", machine.name)
     machine.expect_end("stoppedGracefully")
     expect_explained(machine, machine.records()[-1], machine.records()[-1], argv)

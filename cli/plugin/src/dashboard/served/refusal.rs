@@ -1,9 +1,8 @@
-//! What is answered where the server itself refuses or fails: a `Status`, as API servers answer, so that the page shows both alike.
-//! Pure.
+//! What is answered where the server itself refuses or fails. Pure.
 
-use serde_json::json;
-
+use crate::dashboard::page::origin::OtherPage;
 use crate::dashboard::page::routes::UnknownPath;
+use crate::dashboard::page::status;
 
 /// Why a request is not served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,8 +54,14 @@ impl From<UnknownPath> for Refusal {
     }
 }
 
+impl From<OtherPage> for Refusal {
+    fn from(other: OtherPage) -> Self {
+        Self::OtherPage(other.0)
+    }
+}
+
 impl Refusal {
-    /// Code of HTTP, and reason as API servers name it.
+    /// Code of HTTP.
     pub(super) fn code(&self) -> u16 {
         match self {
             Self::Malformed(_) | Self::Left => 400,
@@ -69,23 +74,8 @@ impl Refusal {
         }
     }
 
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Malformed(_) | Self::Left => "BadRequest",
-            Self::Token => "Unauthorized",
-            Self::Host(_) | Self::OtherPage(_) | Self::Key | Self::Revoked => "Forbidden",
-            Self::Path(_) => "NotFound",
-            Self::Proxy(_) | Self::Kubectl(_) | Self::Diagnosing => "ServiceUnavailable",
-            Self::Late(_) => "Timeout",
-        }
-    }
-
     /// The body.
     pub(super) fn status(&self) -> String {
-        json!({
-            "kind": "Status", "apiVersion": "v1",
-            "message": format!("dashboard: {self}"), "reason": self.reason(), "code": self.code(),
-        })
-        .to_string()
+        status::body(self.code(), &self.to_string())
     }
 }

@@ -31,6 +31,7 @@ pub(super) fn gather(cluster: &impl Look, name: &str, now: Timestamp) -> Result<
         let controller = scope.spawn(|| list(cluster, Question::Controller));
         let agents = scope.spawn(|| list(cluster, Question::Agents));
         let kubevirts = scope.spawn(|| cluster.look(Question::KubeVirts));
+        let runs = scope.spawn(|| cluster.look(Question::RunsOf(name)));
         let lost = || Failure::Other("the query failed".to_owned());
         let machine = machine.join().unwrap_or_else(|_| Err(lost()))?;
         (facts.vm, facts.vmi, facts.pods) = (machine.vm, machine.vmi, machine.pods);
@@ -40,7 +41,8 @@ pub(super) fn gather(cluster: &impl Look, name: &str, now: Timestamp) -> Result<
         if let (Some(mut controller), Some(agents)) = (controller, agents) {
             facts.parts = Some(Parts { controller: controller.pop(), agents });
         }
-        // A cluster need not have this kind.
+        // A cluster need not have these kinds, and who may not see them sees what there is besides.
+        facts.runs = runs.join().unwrap_or_else(|_| Err(lost())).unwrap_or_default();
         facts.kubevirts = kubevirts.join().unwrap_or_else(|_| Err(lost())).unwrap_or_default();
         Ok(())
     })?;
@@ -137,6 +139,7 @@ fn strip(facts: &mut Facts) {
         vmi,
         pods,
         events,
+        runs,
         claims,
         data_volumes,
         nodes,
@@ -156,6 +159,7 @@ fn strip(facts: &mut Facts) {
         agents.iter_mut().for_each(strip_pod);
         controller.iter_mut().for_each(|deployment| deployment.metadata.managed_fields = None);
     }
+    runs.iter_mut().for_each(strip_run);
     events.iter_mut().for_each(|event| event.metadata.managed_fields = None);
     claims.iter_mut().for_each(|claim| claim.metadata.managed_fields = None);
     for node in nodes.iter_mut().flatten() {
@@ -200,6 +204,16 @@ fn strip_metadata(object: &mut Value) {
     }
 }
 
+/// What a guest printed, and what people sent to QEMU, is in the record itself.
+fn strip_run(run: &mut Value) {
+    strip_metadata(run);
+    if let Some(Value::Object(spec)) = run.get_mut("spec") {
+        for field in ["serial", "transcript", "argv"] {
+            spec.remove(field);
+        }
+    }
+}
+
 /// Takes out what may have a secret in it. What only names a Secret, an image or a claim stays.
 fn without_secrets(volume: &mut Volume) {
     // Every field: of a new source it has to be decided here whether it may hold a secret.
@@ -216,6 +230,7 @@ fn without_secrets(volume: &mut Volume) {
         empty_disk: _,
         ephemeral: _,
         host_disk: _,
+        iscsi: _,
         memory_dump: _,
         persistent_volume_claim: _,
         secret: _,

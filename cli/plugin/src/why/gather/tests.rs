@@ -28,9 +28,10 @@ fn facts_have_no_secrets() {
         vm: Some(serde_json::from_value(vm).unwrap()),
         vmi: Some(serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()),
         data_volumes: vec![json!({"metadata": metadata, "spec": {"source": {"http": {"url": SECRET}}}})],
+        runs: vec![json!({"metadata": metadata, "spec": {"serial": SECRET, "transcript": SECRET, "argv": [SECRET]}})],
         ..Facts::default()
     };
-    assert_eq!(serde_json::to_string(&facts).unwrap().matches(SECRET).count(), 13);
+    assert_eq!(serde_json::to_string(&facts).unwrap().matches(SECRET).count(), 17);
     strip(&mut facts);
     let gathered = serde_json::to_string(&facts).unwrap();
     assert!(!gathered.contains(SECRET) && gathered.contains("claimName"), "{gathered}");
@@ -58,6 +59,7 @@ fn the_documents_name_what_is_looked_at() {
         vmi => ["its instance"],
         pods => ["pods"],
         events => ["events"],
+        runs => ["records of its runs"],
         claims => ["claims"],
         data_volumes => ["DataVolumes"],
         nodes => ["nodes"],

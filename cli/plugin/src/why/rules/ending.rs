@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as PodQuantity;
 use super::refused::bounded;
 use super::running;
 use crate::why::diagnosis::{DiagnosisVerdict, Evidence, Finding, seen};
-use crate::why::facts::{Condition, Facts, containers, when};
+use crate::why::facts::{Condition, Facts, age, containers, when};
 
 /// The kubelet's reason for a container that the OOM killer ended.
 const OOM_KILLED: &str = "OOMKilled";
@@ -143,17 +143,22 @@ fn stayed_down(facts: &Facts) -> bool {
     noted.as_deref() == facts.strategy().map(RunStrategy::name)
 }
 
-/// By the cause that the event names; by its severity where an earlier version named none.
+/// By the cause that the event names, by its severity where an earlier version named none, or by the record of the run.
 fn ended_badly(facts: &Facts) -> bool {
-    stopped(facts).is_some_and(|event| {
-        let cause = Account::read(event.message.as_deref().unwrap_or_default()).reason;
-        if cause == EndReason::Unknown { event.type_.as_deref() == Some("Warning") } else { !cause.is_success() }
-    })
+    let Some(event) = stopped(facts) else {
+        return of_record(facts).is_some_and(|end| !end.cause.is_success());
+    };
+    let cause = Account::read(event.message.as_deref().unwrap_or_default()).reason;
+    if cause == EndReason::Unknown { event.type_.as_deref() == Some("Warning") } else { !cause.is_success() }
 }
 
-/// What is known of the last end: the condition, PID 1's termination message, or the event that outlives both.
+/// What is known of the last end: the condition, PID 1's termination message, the event that outlives both, or the record of the run, which
+/// outlives the event.
 fn last_end(facts: &Facts) -> Option<End> {
-    of_condition(facts).or_else(|| of_termination_message(facts)).or_else(|| of_event(facts))
+    of_condition(facts)
+        .or_else(|| of_termination_message(facts))
+        .or_else(|| of_event(facts))
+        .or_else(|| of_record(facts))
 }
 
 fn of_condition(facts: &Facts) -> Option<End> {
@@ -227,6 +232,42 @@ fn of_event(facts: &Facts) -> Option<End> {
     Some(End { cause: account.reason, message, at: when(event), evidence })
 }
 
+/// With the last line that QEMU printed, where it gave up or crashed.
+fn of_record(facts: &Facts) -> Option<End> {
+    let run = facts.last_run()?;
+    // That of an earlier instance says nothing of this one.
+    let uid = facts.vmi.as_ref().and_then(|vmi| vmi.metadata.uid.as_deref());
+    if uid.is_some_and(|uid| run["spec"]["instanceUID"] != uid) {
+        return None;
+    }
+    let text = |key: &str| run["spec"][key].as_str().unwrap_or_default();
+    let cause = EndReason::read(text("reason"));
+    let last_line = text("qemuOutput").lines().map(str::trim).rfind(|line| !line.is_empty());
+    let message = match last_line.filter(|_| matches!(cause, EndReason::QemuFailed | EndReason::QemuCrashed)) {
+        Some(line) if !text("message").contains(line) => bounded(&format!("{}: {line}", text("message"))),
+        Some(_) | None => bounded(text("message")),
+    };
+    let at = text("endedAt").parse::<Timestamp>().ok();
+    let name = run["metadata"]["name"].as_str().unwrap_or_default();
+    let evidence = seen(format!("machinerun/{name}"), format!("spec.reason {}", text("reason")), message.clone(), at);
+    Some(End { cause, message, at, evidence })
+}
+
+/// How the last run ended of a machine that does not run, where its record is all that is left; a remark.
+pub(crate) fn last_run(facts: &Facts) -> Option<String> {
+    if facts.vmi.is_some() || !facts.pods.is_empty() {
+        return None;
+    }
+    let end = of_record(facts)?;
+    let when = end.at.map(|at| format!(", {} ago", age(at, facts.now))).unwrap_or_default();
+    Some(format!("its last run{when}: {}; `kubectl garboard logs {} --last` has its record", end.message, facts.name))
+}
+
+/// What the record of the last run has to say about a machine that is no more.
+pub(super) fn left_of(facts: &Facts) -> Option<Evidence> {
+    of_record(facts).map(|end| end.evidence)
+}
+
 /// The event in which a node agent reports how the last run of this name ended.
 pub(super) fn stopped(facts: &Facts) -> Option<&Event> {
     let is_end = |event: &&Event| event.reason.as_deref() == Some(Reason::Stopped.name());
@@ -235,7 +276,9 @@ pub(super) fn stopped(facts: &Facts) -> Option<&Event> {
 
 fn advice(facts: &Facts, end: &End) -> Vec<String> {
     let name = &facts.name;
-    let logs = facts.pod().map(|_| format!("kubectl garboard logs {name}"));
+    let last = if facts.pod().is_some() { "" } else { " --last" };
+    let has_log = facts.pod().is_some() || facts.last_run().is_some();
+    let logs = has_log.then(|| format!("kubectl garboard logs {name}{last}"));
     let faster = interpretation_of(facts, end.cause).map(|_| running::faster(facts)).into_iter().flatten();
     logs.into_iter().chain(faster).chain(remedy(facts, end.cause)).chain([again(facts)]).collect()
 }

@@ -6,7 +6,7 @@ use garboard_api::run_strategy::RunStrategy;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::containers;
+use super::{containers, ending};
 use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
 use crate::why::facts::{Facts, age};
 
@@ -35,7 +35,10 @@ pub(crate) fn not_found(facts: &Facts) -> Option<Finding> {
     // A pod that is left belongs to an instance that is gone: the garbage collector will have it.
     Some(match facts.pods.first().and_then(|pod| pod.metadata.name.as_deref()) {
         Some(pod) => finding.shown_by(seen(format!("pod/{pod}"), "metadata", "is still there", None)),
-        None => finding,
+        None => match ending::left_of(facts) {
+            Some(evidence) => finding.shown_by(evidence).then(format!("kubectl garboard logs {} --last", facts.name)),
+            None => finding,
+        },
     })
 }
 

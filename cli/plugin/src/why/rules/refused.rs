@@ -15,12 +15,16 @@ pub(crate) fn instance(facts: &Facts) -> Option<Finding> {
     if facts.vmi.is_some() {
         return None;
     }
-    let condition = facts.of_vm(VmConditionType::Failure).filter(|each| each.reason == Reason::FailedCreate.name());
-    let (place, message, since) = match condition {
-        Some(condition) => ("conditions[Failure] FailedCreate", bounded(&condition.message), condition.since),
+    const REASONS: [Reason; 3] = [Reason::FailedCreate, Reason::FailedFindInstancetype, Reason::FailedFindPreference];
+    let is_one = |condition: &Condition| REASONS.iter().any(|reason| reason.name() == condition.reason);
+    let (place, message, since) = match facts.of_vm(VmConditionType::Failure).filter(is_one) {
+        Some(condition) => {
+            let place = format!("conditions[Failure] {}", condition.reason);
+            (place, bounded(&condition.message), condition.since)
+        }
         None => {
             let event = failure(facts, "VirtualMachine")?;
-            ("event FailedCreate", message_of(event), when(event))
+            ("event FailedCreate".to_owned(), message_of(event), when(event))
         }
     };
     let cause = format!("its instance cannot be made: {message}");

@@ -3,6 +3,7 @@
 mod condition;
 mod interpreted;
 mod pull;
+mod record;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The driver and the monitor together, over a simulated QEMU: what takes several steps, and what another supervisor goes on with.
 
 use garboard_plan::LaunchPlan;
-use garboard_protocol::control::GuestStatus;
+use garboard_protocol::control::{GuestStatus, StopMode};
 use garboard_protocol::journal::{Deadline, JournaledFreeze, JournaledSoftReboot, SoftRebootStep};
 use garboard_protocol::paths::{self, Layout};
 use garboard_qmp::testing::{AgentBehaviour, FakeAgent, FakeMonitor, GuestPower};
@@ -153,6 +153,23 @@ async fn a_soft_reboot_by_the_power_button_ends_with_a_guest_that_runs() {
     assert_eq!(qemu.done(), expected);
     assert!(qemu.is_as_before());
     assert_eq!(qemu.journal().soft_reboot, None);
+}
+
+#[tokio::test]
+async fn another_supervisor_gives_a_stop_the_time_that_was_asked_for() {
+    let qemu = Qemu::start(GuestPower::Ignores);
+    let first = qemu.attach();
+    first.has_attached().await;
+    assert_eq!(first.asked(ChangeRequest::Prolong { grace_seconds: 4000 }).await.0, Verdict::Queued);
+    assert_eq!(qemu.journal().prolonged_ms, 4_000_000);
+    drop(first);
+    qemu.fake.hang_up();
+    let second = qemu.attach();
+    second.has_attached().await;
+    let stop = ChangeRequest::Stop(StopMode::Graceful { within_seconds: None });
+    assert_eq!(second.asked(stop).await.0, Verdict::Queued);
+    let left_ms = qemu.journal().deadline.unwrap().at_ms - boot_ms();
+    assert!((3_900_000..=4_000_000).contains(&left_ms), "{left_ms}");
 }
 
 #[tokio::test]

@@ -28,7 +28,9 @@ class Agent:
     def send(self, data: bytes, descriptors: Sequence[int] = ()) -> None:
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
         sent = self.socket.sendmsg([data], ancillary)
-        self.socket.sendall(data[sent:])
+        # Nothing is left, as a rule; who sends even that meets a connection that was closed meanwhile.
+        if rest := data[sent:]:
+            self.socket.sendall(rest)
 
     def answer(self) -> str:
         """The next line; `closed` when the agent hung up."""

@@ -5,7 +5,6 @@ import json
 import os
 import socket
 import threading
-import time
 
 from .agent import ESCAPES, PATIENCE, Agent, report
 from .answers import asked, expect, final_answer
@@ -100,7 +99,7 @@ class Serving:
 
 def serves(meeting: str) -> None:
     """Takes the place of the pod's supervisor, until the file `stop`: the newest connection of a pod counts. Leaves
-    `serving` when the agent has taken it."""
+    `serving` when the agent has taken it. Its streams end with this process."""
     agent, serving = Agent(), Serving(meeting)
     if (answered := agent.ask(SERVE)) != "serving":
         raise SystemExit(f"the agent answers {answered}")
@@ -114,5 +113,3 @@ def serves(meeting: str) -> None:
             for descriptor in descriptors:
                 connection = socket.socket(fileno=descriptor)
                 threading.Thread(target=serving.serve, args=(connection,), daemon=True).start()
-    # Streams that are flooded end with this process.
-    time.sleep(0.1)
