@@ -123,7 +123,8 @@ mod tests {
     fn what_a_browser_says_of_the_page_that_asks_is_read() {
         let ours = ("Origin", "https://localhost:8443");
         let upgrade = ("Upgrade", "websocket");
-        let table: [(&str, &[(&'static str, &'static str)], bool); 8] = [
+        type Row<'a> = (&'a str, &'a [(&'static str, &'static str)], bool);
+        let table: [Row<'_>; 8] = [
             ("GET", &[], true),
             ("PUT", &[ours], true),
             ("GET", &[ours, upgrade], true),

@@ -74,7 +74,7 @@ pub fn expanded(
     refusal: fn(String) -> Refusal,
 ) -> Result<Value, Refusal> {
     let message = |faults: &[Fault]| {
-        let texts: Vec<String> = faults.iter().take(MOST_CAUSES).map(|fault| shortened(&fault.to_string())).collect();
+        let texts: Vec<String> = faults.iter().take(MOST_LISTED).map(|fault| shortened(&fault.to_string())).collect();
         texts.join(", ")
     };
     if !sizing.is_complete(vm) {

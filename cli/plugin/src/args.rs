@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit;
 use crate::operate::args::ClusterCommand;
-use crate::options::{ConsoleMode, LogPart, Output, QmpTask};
+use crate::options::{ConsoleMode, LogPart, Output, PlanFormat, QmpTask};
 
 const HOW: &str = "
 It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD_KUBECTL names another kubectl.

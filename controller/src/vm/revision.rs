@@ -61,6 +61,12 @@ pub(super) fn differs(started: &VirtualMachineSpec, now: &VirtualMachineSpec) ->
     made_of(started) != made_of(now)
 }
 
+/// Whether the whole template, with its labels and annotations, is as it was at the start.
+pub(super) fn has_same_template(started: &VirtualMachineSpec, now: &VirtualMachineSpec) -> bool {
+    let template = |spec: &VirtualMachineSpec| -> Option<Value> { serde_json::to_value(&spec.template).ok() };
+    template(started) == template(now)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,7 +124,7 @@ mod tests {
         let (started, mut now) = (vm().spec, vm().spec);
         now.run_strategy = Some("Halted".to_owned());
         now.template.metadata = serde_json::from_value(json!({"labels": {"app": "web"}})).unwrap();
-        assert!(!differs(&started, &now));
+        assert!(!differs(&started, &now) && !has_same_template(&started, &now));
         now.instancetype = serde_json::from_value(json!({"name": "u1.small"})).unwrap();
         assert!(differs(&started, &now), "another size");
         now.instancetype = None;

@@ -6,11 +6,13 @@ use garboard_api::Phase;
 use garboard_api::conditions::{
     ConditionChange, ConditionStatus, NewCondition, PodConditionType, Reason, VmiConditionType,
 };
+use garboard_plan::PlanError;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
 use super::pod_status::condition;
 use super::remains;
-use super::situation::Case;
+use super::situation::{Case, Situation};
+use crate::pod::PodRefusal;
 use crate::time::elapsed;
 
 /// How long a kubelet may need to see that a pod's containers run; one or two seconds are usual.
@@ -82,8 +84,13 @@ fn about_to_be_ready(case: &Case<'_>, pod: &Pod, ready: &PodCondition) -> Option
     (is_older && !is_probed && !rest.is_zero()).then_some(rest)
 }
 
-/// `PodScheduled` is mirrored while it is false.
+/// `PodScheduled` is mirrored while it is false. It is false, too, of a machine with more vCPUs than QEMU gives one of its type:
+/// KubeVirt makes a pod of any size, and its scheduler finds no node.
 pub(super) fn scheduling(case: &Case<'_>) -> ConditionChange<'static, VmiConditionType> {
+    if let Situation::Obstructed(PodRefusal::Plan(error @ PlanError::TooManyVcpus { .. })) = &case.situation {
+        let (kind, reason) = (VmiConditionType::PodScheduled, Reason::Unschedulable);
+        return ConditionChange::Set(NewCondition::new(kind, false, reason, error.to_string()));
+    }
     let scheduled = case.world.pod.as_ref().and_then(|pod| condition(pod, PodConditionType::PodScheduled));
     match scheduled.filter(|each| each.status == ConditionStatus::False.name()) {
         Some(each) => ConditionChange::Set(mirrored(VmiConditionType::PodScheduled, each, None)),

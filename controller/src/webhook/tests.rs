@@ -106,7 +106,7 @@ fn a_new_instance_is_judged_with_what_presets_give_it() {
     let bare = small(json!({"devices": {}}));
     assert!(with_presets(&bare, &[]).0.unwrap_err().contains("memory"), "without memory there is no instance");
     let memory = preset("memory", json!({"resources": {"requests": {"memory": "64Mi"}}, "devices": {}}));
-    let (stored, warnings) = with_presets(&bare, &[memory.clone()]);
+    let (stored, warnings) = with_presets(&bare, std::slice::from_ref(&memory));
     let stored = stored.unwrap();
     assert_eq!(stored["spec"]["domain"]["memory"]["guest"], "64Mi", "defaults build on it");
     assert_eq!(stored["metadata"]["annotations"]["virtualmachinepreset.kubevirt.io/memory"], "kubevirt.io/v1");

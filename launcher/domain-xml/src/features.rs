@@ -20,8 +20,11 @@ const SWITCHES: [(&str, &str); 11] = [
     ("hv-avic", "avic"),
 ];
 
+/// QEMU's property, and libvirt's element.
+type Pair = (&'static str, &'static str);
+
 /// Those with parts: QEMU's property, libvirt's element, and the same of each part.
-const WITH_PARTS: [(&str, &str, &[(&str, &str)]); 2] = [
+const WITH_PARTS: [(&str, &str, &[Pair]); 2] = [
     ("hv-stimer", "stimer", &[("hv-stimer-direct", "direct")]),
     ("hv-tlbflush", "tlbflush", &[("hv-tlbflush-direct", "direct"), ("hv-tlbflush-ext", "extended")]),
 ];

@@ -105,14 +105,14 @@ pub(super) fn smp(draft: &mut Draft<'_>, machine: &MachineType) -> Result<Smp, P
     refuse_more_than_kvm_has(draft, sockets.saturating_mul(cores).saturating_mul(threads))?;
     if !fits(sockets) {
         let most = machine.max_vcpus.min(MAX_APIC_ID + 1);
-        return Err(invalid(
-            CPU_FIELD,
-            format!(
+        return Err(PlanError::TooManyVcpus {
+            field: CPU_FIELD.to_owned(),
+            message: format!(
                 "{sockets} sockets of {cores} cores of {threads} threads are more than {} can address",
                 machine.name
             ),
-            format!("ask for at most {most} vCPUs, fewer if cores or threads are no powers of two"),
-        ));
+            instead: format!("ask for at most {most} vCPUs, fewer if cores or threads are no powers of two"),
+        });
     }
     let max_sockets = (sockets..=asked.min(MAX_APIC_ID + 1)).rev().find(|&count| fits(count)).unwrap_or(sockets);
     if max_sockets < asked {

@@ -30,6 +30,16 @@ pub enum PlanError {
         /// What to write instead.
         instead: String,
     },
+    /// More vCPUs than a machine of this type can have, on whatever host.
+    #[error("{field}: {message}; {instead}")]
+    TooManyVcpus {
+        /// Path of the field.
+        field: String,
+        /// What is asked for.
+        message: String,
+        /// What to write instead.
+        instead: String,
+    },
     /// A name that QEMU cannot carry.
     #[error("{field}: the name cannot be used")]
     Name {
@@ -132,6 +142,7 @@ impl PlanError {
         match self {
             Self::NotInThisVersion { .. }
             | Self::Invalid { .. }
+            | Self::TooManyVcpus { .. }
             | Self::Name { .. }
             | Self::CpuToken { .. }
             | Self::Pci { .. } => Fault::Manifest,
@@ -150,6 +161,7 @@ impl PlanError {
         match self {
             Self::NotInThisVersion { field, .. }
             | Self::Invalid { field, .. }
+            | Self::TooManyVcpus { field, .. }
             | Self::Name { field, .. }
             | Self::CpuToken { field, .. }
             | Self::Pci { field, .. }

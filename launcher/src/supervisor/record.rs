@@ -235,7 +235,12 @@ fn documents(value: &Value, hidden: &mut Hidden) {
                         let decoded = STANDARD.decode(text).unwrap_or_default();
                         hidden.add(&String::from_utf8_lossy(&decoded));
                     }
-                    other => documents(other, hidden),
+                    Value::Null
+                    | Value::Bool(_)
+                    | Value::Number(_)
+                    | Value::String(_)
+                    | Value::Array(_)
+                    | Value::Object(_) => documents(member, hidden),
                 }
             }
         }
@@ -333,7 +338,7 @@ mod tests {
         assert_eq!(record.argv.len(), 2, "{record:?}");
         let long = format!("{}\nwhole", "s".repeat(TAIL - 6));
         assert_eq!(whole_lines(long.clone().into_bytes()), "whole");
-        assert_eq!(whole_lines(long[1..].as_bytes().to_vec()), long[1..]);
+        assert_eq!(whole_lines(long.as_bytes()[1..].to_vec()), long[1..]);
     }
 
     #[test]

@@ -84,7 +84,8 @@ fn what_names_nothing_is_ignored_or_refused_as_the_policy_has_it() {
     let data = json!({"dataVolume": {"name": "d"}});
     let http = json!({"spec": {"source": {"http": {"url": "http://x.example"}}}});
     let other = json!({"spec": {"sourceRef": {"kind": "Other", "name": "s"}}});
-    let table: [(&Value, Vec<(&str, Value)>, bool); 6] = [
+    type Row<'a> = (&'a Value, Vec<(&'a str, Value)>, bool);
+    let table: [Row<'_>; 6] = [
         (&disk, vec![], true),
         (&claim, vec![("PersistentVolumeClaim shop/c", bare)], true),
         (&claim, vec![], false),

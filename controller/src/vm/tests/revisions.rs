@@ -61,6 +61,24 @@ fn a_setting_of_the_cluster_that_changed_since_the_start_asks_for_no_restart() {
     assert!(asked(&world));
 }
 
+/// KubeVirt's `conditionallyBumpGenerationAnnotationOnVmi` compares the whole template.
+#[test]
+fn labels_of_the_template_that_changed_since_the_start_leave_an_instance_of_the_generation_before() {
+    let mut world = world("Always");
+    let Step::CreateVmi(vmi) = &decide(&world).steps[1] else { panic!("no instance") };
+    world.vmi = Some(vmi.as_ref().clone());
+    world.vmi.as_mut().unwrap().metadata.uid = Some("vmi-uid".to_owned());
+    world.started_from = revision::spec(&revision::of(&world.vm).unwrap());
+    world.vm.metadata.generation = Some(2);
+    let follows = |world: &World| matches!(decide(world).steps.as_slice(), [Step::Annotate { .. }]);
+    assert!(follows(&world), "what changed is not of the template");
+    world.vm.spec.template.metadata = serde_json::from_value(json!({"labels": {"app": "web"}})).unwrap();
+    let decision = decide(&world);
+    assert_eq!(decision.steps, []);
+    assert_eq!((decision.status.observed_generation, decision.status.desired_generation), (Some(1), Some(2)));
+    assert!(decision.status.conditions.iter().all(|each| each.r#type != "RestartRequired"));
+}
+
 /// Its record is not asked for any more: that alone neither adds the condition nor takes it away.
 #[test]
 fn an_instance_that_is_to_end_keeps_what_was_reported_of_a_restart() {

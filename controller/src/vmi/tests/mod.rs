@@ -331,6 +331,16 @@ fn a_start_that_takes_long_is_reported_step_by_step() {
 }
 
 #[test]
+fn a_machine_that_is_larger_than_any_can_be_has_no_node() {
+    let mut world = world(json!([]));
+    world.vmi.spec.domain.cpu.as_mut().unwrap().sockets = Some(1_000_000);
+    let decision = decide(&world);
+    assert_eq!(condition(&decision, "PodScheduled"), Some(("False", "Unschedulable")));
+    assert_eq!(condition(&decision, "Synchronized"), Some(("False", "FailedCreate")));
+    assert!(decision.steps.iter().all(|step| matches!(step, Step::Warn { .. })), "{:?}", decision.steps);
+}
+
+#[test]
 fn readiness_is_the_kubelets_once_it_has_looked_or_where_there_is_a_probe() {
     let mut world = world(json!([]));
     let mut status = reporting();
