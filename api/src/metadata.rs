@@ -28,6 +28,8 @@ pub mod label {
     pub const POOL_REVISION: &str = "kubevirt.io/vm-pool-revision-name";
     /// On a ControllerRevision: the UID of the VirtualMachine, or of the pool, that it is of. Not KubeVirt's.
     pub const REVISION_OF: &str = "garboard.dev/revision-of";
+    /// On the ControllerRevision that is the copy of an instancetype or a preference: the UID of the machine that it is kept for.
+    pub const COPY_FOR: &str = "garboard.dev/copy-for";
     /// On a claim, a DataVolume and a DataSource: the instancetype of machines that boot from it.
     pub const DEFAULT_INSTANCETYPE: &str = "instancetype.kubevirt.io/default-instancetype";
     /// Beside it: the kind of that.

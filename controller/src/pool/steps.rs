@@ -140,12 +140,15 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// What the machine was when it was started is of no use without it, and would stay with its volumes.
+    /// What the machine was when it was started, and copies of its instancetype and its preference, are of no use without it, and would
+    /// stay with its volumes.
     async fn drop_records(self, uid: &str) {
         let revisions: Api<ControllerRevision> = Api::namespaced(self.leader.context.client.clone(), self.namespace);
-        let of_machine = ListParams::default().labels(&format!("{}={uid}", label::REVISION_OF));
-        if let Err(error) = revisions.delete_collection(&DeleteParams::default(), &of_machine).await {
-            tracing::warn!(error = %ErrorChain(&error), uid, "records of a machine's starts could not be deleted");
+        for key in [label::REVISION_OF, label::COPY_FOR] {
+            let of_machine = ListParams::default().labels(&format!("{key}={uid}"));
+            if let Err(error) = revisions.delete_collection(&DeleteParams::default(), &of_machine).await {
+                tracing::warn!(error = %ErrorChain(&error), uid, label = key, "ControllerRevisions of a machine could not be deleted");
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   machine names another record ─► rewritten: it is what the template makes now; its instance goes on
 //!   instance names another one ──► proactive: DataVolumes of the template differ ─► the machine is deleted, and made again
-//!                                             the instance's template differs ────► restarted
+//!                                             template or what sizes it differs ──► restarted
 //!                                             neither ────────────────────────────► relabelled
 //! ```
 //!
@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use garboard_api::run_strategy::RunStrategy;
-use garboard_api::v1::{VirtualMachinePoolSelectionPolicy, VirtualMachinePoolSpec};
+use garboard_api::v1::{VirtualMachinePoolSelectionPolicy, VirtualMachinePoolSpec, VirtualMachineSpec};
 use garboard_api::{VirtualMachinePool, pool};
 
 use super::decide::{Step, World, is_paused, own, victim};
@@ -136,11 +136,16 @@ fn outdated(world: &World, member: &Member, instance: &Instance) -> Outdated {
     let (before, now) = (spec(before), spec(&world.pool.spec));
     if before.data_volume_templates != now.data_volume_templates {
         Outdated::Volumes
-    } else if before.template != now.template {
+    } else if is_other(&before, &now) {
         Outdated::Instance
     } else {
         Outdated::InName
     }
+}
+
+/// Whether a machine would make another instance: of another template, or sized by another object.
+fn is_other(before: &VirtualMachineSpec, now: &VirtualMachineSpec) -> bool {
+    before.template != now.template || before.instancetype != now.instancetype || before.preference != now.preference
 }
 
 fn restart(member: &Member, instance: &Instance) -> Step {

@@ -83,6 +83,24 @@ fn what_is_equal_is_relabelled_and_what_is_another_restarted() {
 }
 
 #[test]
+fn another_instancetype_or_preference_is_another_instance() {
+    let table = [
+        ("instancetype", json!({"name": "u1.small"}), 4),
+        ("preference", json!({"name": "debian"}), 4),
+        ("updateVolumesStrategy", json!("Replacement"), 0),
+    ];
+    for (field, value, restarted) in table {
+        let after = changed(json!({}), |pool| {
+            let spec = pool.spec.virtual_machine_template.spec.as_mut().unwrap();
+            let mut written = serde_json::to_value(&*spec).unwrap();
+            written[field] = value.clone();
+            *spec = serde_json::from_value(written).unwrap();
+        });
+        assert_eq!(restarts(&decide(&rewritten(&after, 4))), restarted, "{field}");
+    }
+}
+
+#[test]
 fn other_volumes_are_another_machine() {
     let after = changed(json!({}), |pool| {
         let storage = json!({"metadata": {"name": "root"}, "spec": {"source": {"blank": {}}, "storage": {}}});

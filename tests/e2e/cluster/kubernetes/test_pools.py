@@ -206,6 +206,41 @@ def test_what_scaled_in_machines_own_stays_where_the_pool_keeps_it(kube: Kube, m
         kube.kubectl("delete", "pvc/kept-0", "--ignore-not-found")
 
 
+def size(name: str, memory: str) -> Object:
+    spec = {"cpu": {"guest": 1}, "memory": {"guest": memory}}
+    head = {"apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineInstancetype"}
+    return head | {"metadata": {"name": name}, "spec": spec}
+
+
+def test_machines_have_the_size_of_the_instancetype_that_the_template_names(kube: Kube, make: Make) -> None:
+    sizes = {"pool-small": "128Mi", "pool-large": "144Mi"}
+    for each, guests in sizes.items():
+        kube.apply(size(each, guests))
+    template = pool("measured", 1, "Always")["spec"]["virtualMachineTemplate"]
+    domain = template["spec"]["template"]["spec"]["domain"]
+    del domain["cpu"], domain["memory"]
+    template["spec"]["instancetype"] = {"name": "pool-small", "kind": "VirtualMachineInstancetype"}
+    kept = newest_go(statePreservation="Offline")
+    try:
+        machines = make("measured", 1, virtualMachineTemplate=template, scaleInStrategy=kept)
+        before = machines.comes_to(1, ready=1)
+        assert memory(kube, "measured-0") == "128Mi"
+        first = kube.uid("measured-0")
+        named = {"instancetype": {"name": "pool-large"}}
+        machines.patch({"spec": {"virtualMachineTemplate": {"spec": named}}})
+        kube.runs("measured-0", not_this=first)
+        assert memory(kube, "measured-0") == "144Mi"
+        assert machines.machines() == before, "the machine was replaced"
+        copies = ("controllerrevisions", "-l", f"garboard.dev/copy-for={before['measured-0']}")
+        assert len(kube.items(*copies)) == 2, "a copy of each instancetype is kept"
+        # Of one that is let go with its volumes left, they go too.
+        machines.scale(0)
+        kube.is_removed("measured-0")
+        assert not kube.items(*copies)
+    finally:
+        kube.kubectl("delete", "vminstancetype", *sizes)
+
+
 def test_a_machine_that_does_not_start_is_made_again(kube: Kube, make: Make) -> None:
     wanted = pool("healed", 1, "Always", autohealing={"minFailingToStartDuration": "5s"})
     template = wanted["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]
