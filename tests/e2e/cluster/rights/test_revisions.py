@@ -56,6 +56,7 @@ ROWS = {
     "no copy for a StatefulSet": refused(
         ONLY, copy(CONTROLLER, "vm-1-u1.small-v1beta1-8b-1", apiVersion="apps/v1", kind="StatefulSet")
     ),
+    "no copy for a pool": refused(ONLY, copy(CONTROLLER, "vm-1-u1.small-v1beta1-8b-1", **POOL)),
     "deletes those of a machine": granted(drop(CONTROLLER, by_label("7f"))),
     "deletes none of a StatefulSet": refused(ONLY, drop(CONTROLLER, by_label(OF_A_SET))),
     "deletes none that no machine controls": refused(ONLY, drop(CONTROLLER, by_label(OF_NONE))),
