@@ -6,11 +6,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::instancetype;
+use crate::group::Group;
 use crate::kind::{Kind, SIZES};
 use crate::schema;
 
-/// The group of machines, instances and settings.
+/// The group of machines, instances, sets, presets and settings.
 pub const GROUP: &str = "kubevirt.io";
 /// The version that is stored.
 pub const STORED_VERSION: &str = "v1";
@@ -31,46 +31,6 @@ struct Naming {
     rules: &'static [Rule],
     /// Why no version of it should be used any more, and what to write instead.
     deprecation: Option<&'static str>,
-    versions: Versions,
-}
-
-/// The group of a kind, and its versions.
-#[derive(Clone, Copy, PartialEq)]
-enum Versions {
-    /// `kubevirt.io`: the older version is deprecated.
-    OfMachines,
-    /// `instancetype.kubevirt.io`: the older version is stored, for clients of either.
-    OfSizes,
-}
-
-impl Versions {
-    const fn group(self) -> &'static str {
-        match self {
-            Self::OfMachines => GROUP,
-            Self::OfSizes => instancetype::GROUP,
-        }
-    }
-
-    const fn newer(self) -> &'static str {
-        match self {
-            Self::OfMachines => STORED_VERSION,
-            Self::OfSizes => instancetype::NEW_VERSION,
-        }
-    }
-
-    const fn older(self) -> &'static str {
-        match self {
-            Self::OfMachines => OLD_VERSION,
-            Self::OfSizes => instancetype::STORED_VERSION,
-        }
-    }
-
-    const fn stored(self) -> &'static str {
-        match self {
-            Self::OfMachines => STORED_VERSION,
-            Self::OfSizes => instancetype::STORED_VERSION,
-        }
-    }
 }
 
 /// A column of `kubectl get`.
@@ -99,6 +59,12 @@ struct Rule {
     message: &'static str,
 }
 
+const ONE_STRATEGY: Rule = Rule {
+    at: &[],
+    rule: "has(self.running) != has(self.runStrategy)",
+    message: "write exactly one of running and runStrategy",
+};
+
 const AGE: Column = Column { name: "Age", of: "date", path: ".metadata.creationTimestamp", priority: 0 };
 
 const VIRTUAL_MACHINE: Naming = Naming {
@@ -111,12 +77,7 @@ const VIRTUAL_MACHINE: Naming = Naming {
         Column { name: "Ready", of: "string", path: ".status.conditions[?(@.type=='Ready')].status", priority: 0 },
     ],
     subresources: Subresources::Status,
-    rules: &[Rule {
-        at: &["spec"],
-        rule: "has(self.running) != has(self.runStrategy)",
-        message: "write exactly one of running and runStrategy",
-    }],
-    versions: Versions::OfMachines,
+    rules: &[Rule { at: &["spec"], ..ONE_STRATEGY }],
     deprecation: None,
 };
 
@@ -140,7 +101,6 @@ const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
     ],
     subresources: Subresources::None,
     rules: &[],
-    versions: Versions::OfMachines,
     deprecation: None,
 };
 
@@ -156,7 +116,6 @@ const REPLICA_SET: Naming = Naming {
     ],
     subresources: Subresources::Scale,
     rules: &[],
-    versions: Versions::OfMachines,
     deprecation: None,
 };
 
@@ -167,8 +126,17 @@ const PRESET: Naming = Naming {
     columns: &[],
     subresources: Subresources::None,
     rules: &[],
-    versions: Versions::OfMachines,
     deprecation: Some("presets are deprecated in KubeVirt; write what they give into the instances and templates"),
+};
+
+const POOL: Naming = Naming {
+    plural: "virtualmachinepools",
+    singular: "virtualmachinepool",
+    short: &["vmpool", "vmpools"],
+    columns: REPLICA_SET.columns,
+    subresources: Subresources::Scale,
+    rules: &[Rule { at: &["spec", "virtualMachineTemplate", "spec"], ..ONE_STRATEGY }],
+    deprecation: None,
 };
 
 const KUBEVIRT: Naming = Naming {
@@ -178,7 +146,6 @@ const KUBEVIRT: Naming = Naming {
     columns: &[AGE, Column { name: "Phase", of: "string", path: ".status.phase", priority: 0 }],
     subresources: Subresources::Status,
     rules: &[],
-    versions: Versions::OfMachines,
     deprecation: None,
 };
 
@@ -201,20 +168,11 @@ const CLUSTER_PREFERENCE: Naming =
     size("virtualmachineclusterpreferences", "virtualmachineclusterpreference", &["vmcp", "vmcps"]);
 
 const fn size(plural: &'static str, singular: &'static str, short: &'static [&'static str]) -> Naming {
-    Naming {
-        plural,
-        singular,
-        short,
-        columns: &[AGE],
-        subresources: Subresources::None,
-        rules: &[],
-        versions: Versions::OfSizes,
-        deprecation: None,
-    }
+    Naming { plural, singular, short, columns: &[AGE], subresources: Subresources::None, rules: &[], deprecation: None }
 }
 
 /// The kinds that have a definition, in the order in which they are installed.
-pub const KINDS: [Kind; 9] = {
+pub const KINDS: [Kind; 10] = {
     let [instancetype, cluster_instancetype, preference, cluster_preference] = SIZES;
     [
         Kind::KubeVirt,
@@ -222,6 +180,7 @@ pub const KINDS: [Kind; 9] = {
         Kind::VirtualMachineInstance,
         Kind::ReplicaSet,
         Kind::Preset,
+        Kind::Pool,
         instancetype,
         cluster_instancetype,
         preference,
@@ -235,6 +194,7 @@ const fn naming(kind: Kind) -> Option<Naming> {
         Kind::VirtualMachineInstance => Some(VIRTUAL_MACHINE_INSTANCE),
         Kind::ReplicaSet => Some(REPLICA_SET),
         Kind::Preset => Some(PRESET),
+        Kind::Pool => Some(POOL),
         Kind::KubeVirt => Some(KUBEVIRT),
         Kind::VirtualMachineInstancetype => Some(INSTANCETYPE),
         Kind::VirtualMachineClusterInstancetype => Some(CLUSTER_INSTANCETYPE),
@@ -246,26 +206,25 @@ const fn naming(kind: Kind) -> Option<Naming> {
 
 /// The CustomResourceDefinition of a kind, or nothing for kinds that have none here.
 pub fn definition(kind: Kind) -> Option<Value> {
-    let naming = naming(kind)?;
-    let versions = naming.versions;
+    let (naming, group) = (naming(kind)?, kind.group()?);
     let described = schema(kind, &naming)?;
     let bare = without_descriptions(described.clone());
-    let mut served = vec![version(versions.newer(), &naming, described), version(versions.older(), &naming, bare)];
+    let mut served = vec![version(group.newer, group, &naming, described), version(group.older, group, &naming, bare)];
     if has_first_version(kind) {
-        served.push(version(FIRST_VERSION, &naming, open_schema()));
+        served.push(version(FIRST_VERSION, group, &naming, open_schema()));
     }
     if kind == Kind::VirtualMachine {
-        served.push(version(LIBVIRT_VERSION, &naming, open_schema()));
+        served.push(version(LIBVIRT_VERSION, group, &naming, open_schema()));
     }
     Some(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": format!("{}.{}", naming.plural, versions.group()),
+            "name": format!("{}.{}", naming.plural, group.name),
             "labels": { "app.kubernetes.io/part-of": "garboard", "kubevirt.io": "" },
         },
         "spec": {
-            "group": versions.group(),
+            "group": group.name,
             "scope": if kind.is_of_cluster() { "Cluster" } else { "Namespaced" },
             "names": {
                 "categories": ["all"],
@@ -280,24 +239,25 @@ pub fn definition(kind: Kind) -> Option<Value> {
     }))
 }
 
-fn version(name: &str, naming: &Naming, schema: Value) -> Value {
+fn version(name: &str, group: Group, naming: &Naming, schema: Value) -> Value {
     let columns: Vec<Value> = naming.columns.iter().map(column).collect();
     let mut version = json!({
         "name": name,
         "served": true,
-        "storage": name == naming.versions.stored(),
+        "storage": name == group.stored,
         "additionalPrinterColumns": columns,
         "schema": { "openAPIV3Schema": schema },
     });
     let differs = match name {
-        OLD_VERSION => Some("the fields are the same"),
+        // Where it is stored it is for clients of either.
+        _ if name == group.older => (group.older != group.stored).then_some("the fields are the same"),
         FIRST_VERSION => Some("a disk has the name of its volume there, and registryDisk is called containerDisk"),
         LIBVIRT_VERSION => Some("a domain has KubeVirt's own form there"),
         _ => None,
     };
-    if let Some(differs) = differs.filter(|_| naming.versions == Versions::OfMachines) {
+    if let Some(differs) = differs {
         version["deprecated"] = true.into();
-        version["deprecationWarning"] = format!("write {GROUP}/{STORED_VERSION}; {differs}").into();
+        version["deprecationWarning"] = format!("write {}; {differs}", group.api_version()).into();
     }
     if let Some(deprecation) = naming.deprecation {
         version["deprecated"] = true.into();
@@ -328,6 +288,7 @@ pub const fn has_first_version(kind: Kind) -> bool {
         Kind::VirtualMachine | Kind::VirtualMachineInstance => true,
         Kind::ReplicaSet
         | Kind::Preset
+        | Kind::Pool
         | Kind::KubeVirt
         | Kind::VirtualMachineInstancetype
         | Kind::VirtualMachineClusterInstancetype
@@ -454,13 +415,13 @@ mod tests {
             let count = 2 + usize::from(has_first_version(kind)) + usize::from(kind == Kind::VirtualMachine);
             assert_eq!((versions.len(), stored.len()), (count, 1));
             assert!(definition["spec"].get("conversion").is_none(), "the controller's");
-            let (group, version) =
-                if SIZES.contains(&kind) { ("instancetype.kubevirt.io", "v1beta1") } else { (GROUP, STORED_VERSION) };
-            assert_eq!(stored[0]["name"], version);
+            let group = kind.group().unwrap();
+            assert_eq!((&stored[0]["name"], &definition["spec"]["group"]), (&json!(group.stored), &json!(group.name)));
             assert_eq!(
                 definition["metadata"]["name"],
-                format!("{}.{group}", definition["spec"]["names"]["plural"].as_str().unwrap())
+                format!("{}.{}", definition["spec"]["names"]["plural"].as_str().unwrap(), group.name)
             );
+            assert_eq!(kind.api_version(), group.api_version());
         }
         assert_eq!(definition(Kind::Secret), None);
     }
@@ -485,8 +446,9 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_scaled_by_both_versions() {
-        for version in definition(Kind::ReplicaSet).unwrap()["spec"]["versions"].as_array().unwrap() {
+    fn sets_and_pools_are_scaled_by_both_versions() {
+        let definitions = [Kind::ReplicaSet, Kind::Pool].map(|kind| definition(kind).unwrap());
+        for version in definitions.iter().flat_map(|each| each["spec"]["versions"].as_array().unwrap()) {
             let scale = &version["subresources"]["scale"];
             let fields = &version["schema"]["openAPIV3Schema"]["properties"];
             for path in ["specReplicasPath", "statusReplicasPath", "labelSelectorPath"] {
@@ -498,11 +460,30 @@ mod tests {
 
     #[test]
     fn the_rules_are_where_they_belong() {
-        let definition = definition(Kind::VirtualMachine).unwrap();
-        // The first version is judged once it is converted.
-        for version in &definition["spec"]["versions"].as_array().unwrap()[..2] {
-            let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
-            assert_eq!(spec["x-kubernetes-validations"].as_array().unwrap().len(), 1);
+        let of_pools = "/properties/spec/properties/virtualMachineTemplate/properties/spec";
+        for (kind, place) in [(Kind::VirtualMachine, "/properties/spec"), (Kind::Pool, of_pools)] {
+            // The first versions are judged once they are converted.
+            for version in &definition(kind).unwrap()["spec"]["versions"].as_array().unwrap()[..2] {
+                let spec = version["schema"]["openAPIV3Schema"].pointer(place).unwrap();
+                assert_eq!(spec["x-kubernetes-validations"].as_array().unwrap().len(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn an_older_version_is_deprecated_unless_it_is_the_one_that_is_stored() {
+        let warning = |kind: Kind, version: &str| {
+            let definition = definition(kind).unwrap();
+            let versions = definition["spec"]["versions"].as_array().unwrap();
+            versions.iter().find(|each| each["name"] == version).unwrap()["deprecationWarning"].clone()
+        };
+        assert_eq!(warning(Kind::Pool, "v1alpha1"), "write pool.kubevirt.io/v1beta1; the fields are the same");
+        assert_eq!(warning(Kind::ReplicaSet, "v1alpha3"), "write kubevirt.io/v1; the fields are the same");
+        let of_libvirt = "write kubevirt.io/v1; a domain has KubeVirt's own form there";
+        assert_eq!(warning(Kind::VirtualMachine, "v1alpha1"), of_libvirt);
+        let sizes = SIZES.into_iter().flat_map(|kind| [(kind, "v1beta1"), (kind, "v1")]);
+        for (kind, version) in sizes.chain([(Kind::Pool, "v1beta1"), (Kind::VirtualMachine, "v1")]) {
+            assert!(warning(kind, version).is_null(), "{kind:?} {version}");
         }
     }
 

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::instancetype;
+use crate::crd::KINDS;
+use crate::group::{self, Group};
 
 /// The kinds Garboard reads from manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +16,8 @@ pub enum Kind {
     ReplicaSet,
     /// `kubevirt.io/v1` VirtualMachineInstancePreset.
     Preset,
+    /// `pool.kubevirt.io/v1beta1` VirtualMachinePool.
+    Pool,
     /// `kubevirt.io/v1` KubeVirt.
     KubeVirt,
     /// `instancetype.kubevirt.io` VirtualMachineInstancetype.
@@ -43,6 +46,7 @@ impl Kind {
             Self::VirtualMachineInstance => "VirtualMachineInstance",
             Self::ReplicaSet => "VirtualMachineInstanceReplicaSet",
             Self::Preset => "VirtualMachineInstancePreset",
+            Self::Pool => "VirtualMachinePool",
             Self::KubeVirt => "KubeVirt",
             Self::VirtualMachineInstancetype => "VirtualMachineInstancetype",
             Self::VirtualMachineClusterInstancetype => "VirtualMachineClusterInstancetype",
@@ -55,6 +59,32 @@ impl Kind {
         }
     }
 
+    /// The group of its objects, or nothing for kinds that are not defined here.
+    #[must_use]
+    pub const fn group(self) -> Option<Group> {
+        match self {
+            Self::VirtualMachine | Self::VirtualMachineInstance | Self::ReplicaSet | Self::Preset | Self::KubeVirt => {
+                Some(group::MACHINES)
+            }
+            Self::Pool => Some(group::POOLS),
+            Self::VirtualMachineInstancetype
+            | Self::VirtualMachineClusterInstancetype
+            | Self::VirtualMachinePreference
+            | Self::VirtualMachineClusterPreference => Some(group::SIZES),
+            Self::Secret | Self::ConfigMap | Self::PersistentVolumeClaim | Self::Other => None,
+        }
+    }
+
+    /// Group and version of its objects as a manifest has them: the stored version. Empty for [`Kind::Other`].
+    #[must_use]
+    pub fn api_version(self) -> String {
+        match self.group() {
+            Some(group) => group.api_version(),
+            None if self == Self::Other => String::new(),
+            None => CORE.to_owned(),
+        }
+    }
+
     /// Whether its objects belong to the cluster, and not to a namespace.
     #[must_use]
     pub const fn is_of_cluster(self) -> bool {
@@ -64,6 +94,7 @@ impl Kind {
             | Self::VirtualMachineInstance
             | Self::ReplicaSet
             | Self::Preset
+            | Self::Pool
             | Self::KubeVirt
             | Self::VirtualMachineInstancetype
             | Self::VirtualMachinePreference
@@ -83,38 +114,21 @@ pub const SIZES: [Kind; 4] = [
     Kind::VirtualMachineClusterPreference,
 ];
 
+/// The group of Kubernetes' own kinds, which has no name, in its version.
+const CORE: &str = "v1";
+/// Kinds of that group.
+const OF_CORE: [Kind; 3] = [Kind::Secret, Kind::ConfigMap, Kind::PersistentVolumeClaim];
+
 /// The kind of an object, by its `apiVersion` and `kind`.
 ///
-/// Of the groups `kubevirt.io` and `instancetype.kubevirt.io` these are the versions that the definitions serve, with the same
-/// fields. Others are [`Kind::Other`].
+/// Of the groups of KubeVirt these are the versions that the definitions serve with the same fields. Others are [`Kind::Other`].
 pub fn kind_of(object: &Value) -> Kind {
     let written = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    match (written("apiVersion"), written("kind")) {
-        (version, "VirtualMachine") if is_served(version) => Kind::VirtualMachine,
-        (version, "VirtualMachineInstance") if is_served(version) => Kind::VirtualMachineInstance,
-        (version, "VirtualMachineInstanceReplicaSet") if is_served(version) => Kind::ReplicaSet,
-        (version, "VirtualMachineInstancePreset") if is_served(version) => Kind::Preset,
-        (version, "KubeVirt") if is_served(version) => Kind::KubeVirt,
-        ("v1", "Secret") => Kind::Secret,
-        ("v1", "ConfigMap") => Kind::ConfigMap,
-        ("v1", "PersistentVolumeClaim") => Kind::PersistentVolumeClaim,
-        (version, name) if is_size(version) => {
-            SIZES.into_iter().find(|kind| kind.name() == name).unwrap_or(Kind::Other)
-        }
-        _ => Kind::Other,
-    }
-}
-
-/// Whether an `apiVersion` is one of those of instancetypes and preferences that are served.
-fn is_size(version: &str) -> bool {
-    let of_group = version.strip_prefix(instancetype::GROUP).and_then(|rest| rest.strip_prefix('/'));
-    matches!(of_group, Some(instancetype::STORED_VERSION | instancetype::NEW_VERSION))
-}
-
-/// Whether an `apiVersion` is one of those that the definitions serve.
-fn is_served(version: &str) -> bool {
-    let of_group = version.strip_prefix(crate::crd::GROUP).and_then(|rest| rest.strip_prefix('/'));
-    matches!(of_group, Some(crate::crd::STORED_VERSION | crate::crd::OLD_VERSION))
+    let (version, name) = (written("apiVersion"), written("kind"));
+    let is_it = |kind: &Kind| {
+        kind.name() == name && kind.group().map_or_else(|| version == CORE, |group| group.serves(version))
+    };
+    KINDS.into_iter().chain(OF_CORE).find(is_it).unwrap_or(Kind::Other)
 }
 
 #[cfg(test)]
@@ -162,11 +176,21 @@ mod tests {
 
     #[test]
     fn the_name_of_a_kind_is_recognised() {
-        for kind in crate::crd::KINDS.into_iter().filter(|kind| !SIZES.contains(kind)) {
-            assert_eq!(kind_of(&json!({"apiVersion": "kubevirt.io/v1", "kind": kind.name()})), kind);
+        for kind in KINDS {
+            assert_eq!(kind_of(&json!({"apiVersion": kind.api_version(), "kind": kind.name()})), kind);
         }
-        for kind in [Kind::Secret, Kind::ConfigMap, Kind::PersistentVolumeClaim] {
-            assert_eq!(kind_of(&json!({"apiVersion": "v1", "kind": kind.name()})), kind);
+        for kind in OF_CORE {
+            assert_eq!(kind_of(&json!({"apiVersion": kind.api_version(), "kind": kind.name()})), kind);
         }
+    }
+
+    #[test]
+    fn pools_are_of_a_group_of_their_own() {
+        let of = |version: &str| kind_of(&json!({"apiVersion": version, "kind": "VirtualMachinePool"}));
+        assert_eq!([of("pool.kubevirt.io/v1beta1"), of("pool.kubevirt.io/v1alpha1")], [Kind::Pool; 2]);
+        for other in ["kubevirt.io/v1", "pool.kubevirt.io/v1", "pool.kubevirt.io/v1alpha3", "pool.kubevirt.io"] {
+            assert_eq!(of(other), Kind::Other, "{other}");
+        }
+        assert_eq!(kind_of(&json!({"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachine"})), Kind::Other);
     }
 }

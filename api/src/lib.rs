@@ -21,6 +21,7 @@ pub mod crd;
 pub mod defaults;
 pub mod fault;
 pub mod fields;
+pub mod group;
 pub mod instancetype;
 pub mod kind;
 pub mod mac;
@@ -29,6 +30,7 @@ pub mod metadata;
 mod name_enum;
 pub mod names;
 pub mod phase;
+pub mod pool;
 pub mod preset;
 pub mod printable_status;
 pub mod quantity;
@@ -57,5 +59,5 @@ pub use remnant::remnant_of_instance;
 pub use run_strategy::RunStrategy;
 pub use v1::{
     VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset, VirtualMachineInstanceReplicaSet,
-    VirtualMachineInstanceSpec,
+    VirtualMachineInstanceSpec, VirtualMachinePool,
 };

@@ -24,8 +24,12 @@ pub mod label {
     pub const CREATED_BY: &str = "kubevirt.io/created-by";
     /// On a claim: the machine whose firmware keeps its variables there; also how its name begins.
     pub const PERSISTENT_STATE_FOR: &str = "persistent-state-for";
-    /// On a ControllerRevision: the UID of the VirtualMachine that it is of. Not KubeVirt's.
+    /// On a machine of a pool and its instance: the name of the ControllerRevision that has what it was made of.
+    pub const POOL_REVISION: &str = "kubevirt.io/vm-pool-revision-name";
+    /// On a ControllerRevision: the UID of the VirtualMachine, or of the pool, that it is of. Not KubeVirt's.
     pub const REVISION_OF: &str = "garboard.dev/revision-of";
+    /// On the ControllerRevision that is the copy of an instancetype or a preference: the UID of the machine that it is kept for.
+    pub const COPY_FOR: &str = "garboard.dev/copy-for";
     /// On a claim, a DataVolume and a DataSource: the instancetype of machines that boot from it.
     pub const DEFAULT_INSTANCETYPE: &str = "instancetype.kubevirt.io/default-instancetype";
     /// Beside it: the kind of that.
@@ -172,6 +176,7 @@ pub mod annotation {
             | Kind::VirtualMachineInstance
             | Kind::ReplicaSet
             | Kind::Preset
+            | Kind::Pool
             | Kind::KubeVirt
             | Kind::Secret
             | Kind::ConfigMap
@@ -185,6 +190,8 @@ pub mod annotation {
     pub const EXCLUDE_PRESETS: &str = "virtualmachineinstancepresets.admission.kubevirt.io/exclude";
     /// On an instance: presets of which it did not get everything, and what it has of its own instead, for an event.
     pub const PRESETS_OVERRIDDEN: &str = "garboard.dev/presets-overridden";
+    /// On a VirtualMachine: its pool lets it go without its volumes, once it is stopped.
+    pub const LEAVES_POOL: &str = "garboard.dev/leaves-pool";
     /// On a VirtualMachine: what is stored of the machine (`status.storedMachine`), for backups that leave the status out.
     pub const STORED_MACHINE: &str = "garboard.dev/stored-machine";
 }

@@ -5,6 +5,7 @@ use k8s_openapi::{Metadata, NamespaceResourceScope, Resource};
 
 use crate::v1::{
     KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset, VirtualMachineInstanceReplicaSet,
+    VirtualMachinePool,
 };
 
 impl Resource for VirtualMachine {
@@ -80,6 +81,27 @@ impl Resource for VirtualMachineInstancePreset {
 }
 
 impl Metadata for VirtualMachineInstancePreset {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl Resource for VirtualMachinePool {
+    const API_VERSION: &'static str = crate::pool::API_VERSION;
+    const GROUP: &'static str = "pool.kubevirt.io";
+    const KIND: &'static str = "VirtualMachinePool";
+    const VERSION: &'static str = "v1beta1";
+    const URL_PATH_SEGMENT: &'static str = "virtualmachinepools";
+    type Scope = NamespaceResourceScope;
+}
+
+impl Metadata for VirtualMachinePool {
     type Ty = ObjectMeta;
 
     fn metadata(&self) -> &ObjectMeta {

@@ -23,6 +23,7 @@ fn every_object_of_the_catalogue_is_admitted() {
             | Object::VirtualMachineInstance(_)
             | Object::ReplicaSet(_)
             | Object::Preset(_)
+            | Object::Pool(_)
             | Object::KubeVirt(_)) => panic!("{name}: {other:?}"),
         }
         if admission.warnings.is_empty() {

@@ -6,8 +6,8 @@
 use std::fmt::Write;
 
 use garboard_api::fields::{
-    ANNOTATIONS, Behind, Fate, INSTANCE, Line, MACHINE, OF_MACHINES, PRESET, REPLICA_SET, SETTINGS, Setting, TABLES,
-    Table, When, gates,
+    ANNOTATIONS, Behind, Fate, INSTANCE, Line, MACHINE, OF_MACHINES, POOL, PRESET, REPLICA_SET, SETTINGS, Setting,
+    TABLES, Table, When, gates,
 };
 
 const FILE: &str = "../docs/compatibility.md";
@@ -20,6 +20,7 @@ fn the_document_has_what_the_table_has() {
         ("machine", fields(&MACHINE)),
         ("replica set", fields(&REPLICA_SET)),
         ("preset", fields(&PRESET)),
+        ("pool", fields(&POOL)),
         ("settings", fields(&SETTINGS)),
         ("status", statuses()),
         ("annotations", annotations()),
@@ -51,7 +52,10 @@ fn fields(table: &Table) -> String {
             for path in line.paths() {
                 let bare_host = match table.kind {
                     // A bare host has neither settings of a cluster nor a controller nor presets.
-                    "KubeVirt" | "VirtualMachineInstanceReplicaSet" | "VirtualMachineInstancePreset" => "–",
+                    "KubeVirt"
+                    | "VirtualMachineInstanceReplicaSet"
+                    | "VirtualMachineInstancePreset"
+                    | "VirtualMachinePool" => "–",
                     _ if cluster == bare_host => "as in a cluster",
                     _ => &bare_host,
                 };

@@ -7,7 +7,7 @@ mod corpus;
 use std::collections::BTreeMap;
 
 use garboard_api::fields::OURS;
-use garboard_api::kind::{Kind, SIZES};
+use garboard_api::kind::Kind;
 use garboard_api::schema::json_schema;
 use serde_json::Value;
 
@@ -48,6 +48,11 @@ fn every_field_of_a_preset_is_there_and_no_other() {
     agree(Kind::Preset);
 }
 
+#[test]
+fn every_field_of_a_pool_is_there_and_no_other() {
+    agree(Kind::Pool);
+}
+
 fn agree(kind: Kind) {
     let published = published(kind);
     let ours = ours(kind, &published);
@@ -70,8 +75,7 @@ fn agree(kind: Kind) {
 
 /// The rows of the published schema. Types that are mappings with rows below them become `object`.
 fn published(kind: Kind) -> Rows {
-    let version = if SIZES.contains(&kind) { "v1beta1" } else { "v1" };
-    let wanted = format!("{version}.{}", kind.name());
+    let wanted = format!("{}.{}", corpus::version_of(kind.name()), kind.name());
     let file = corpus::text("fields.tsv");
     let cells = file.lines().map(|line| line.split('\t').collect::<Vec<_>>());
     cells
@@ -98,6 +102,8 @@ fn plain_type(published: &str) -> String {
         "string|null" => "time".to_owned(),
         name if name.ends_with("resource.Quantity") => "quantity".to_owned(),
         name if name.ends_with("meta.v1.Time") => "time".to_owned(),
+        name if name.ends_with("meta.v1.Duration") => "string".to_owned(),
+        name if name.ends_with("intstr.IntOrString") => "number or text".to_owned(),
         name if name.starts_with("v1.") || name.starts_with("v1beta1.") => "object".to_owned(),
         name if name.contains("apimachinery.pkg") || name.starts_with("api.core") => "kubernetes".to_owned(),
         other => panic!("unknown type {other}"),
@@ -143,7 +149,8 @@ fn field_values<'a>(schema: &'a Value, name: &str) -> Option<&'a Vec<Value>> {
 
 fn type_of(field: &Value, published: Option<&Row>) -> String {
     if field["x-kubernetes-int-or-string"] == true {
-        return "quantity".to_owned();
+        // Only quantities have a pattern.
+        return if field["pattern"].is_string() { "quantity" } else { "number or text" }.to_owned();
     }
     let of_type = field["type"].as_str().unwrap_or_default();
     let format = field["format"].as_str().unwrap_or_default();

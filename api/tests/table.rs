@@ -30,7 +30,7 @@ const RENAMED: &[(&str, &str)] = &[
 
 /// The leaves of KubeVirt's schema, and the fields of ours beside it.
 fn leaves(table: &Table) -> BTreeSet<String> {
-    let kind = format!("v1.{}\t", table.kind);
+    let kind = format!("{}.{}\t", corpus::version_of(table.kind), table.kind);
     let ours = OURS.iter().filter(|(kind, _)| *kind == table.kind).map(|(_, path)| (*path).to_owned());
     let all: Vec<String> = corpus::text("fields.tsv")
         .lines()

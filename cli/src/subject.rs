@@ -68,6 +68,10 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
                 format!("{}: a set is of a cluster; write its template as a VirtualMachineInstance", document.origin);
             return Err(exit_error(BAD_INPUT, text));
         }
+        Object::Pool(_) => {
+            let text = format!("{}: a pool is of a cluster; write its template as a VirtualMachine", document.origin);
+            return Err(exit_error(BAD_INPUT, text));
+        }
         Object::KubeVirt(_) | Object::Instancetype(_) | Object::Preference(_) => {
             let text = format!("{}: this is no machine; name one", document.origin);
             return Err(exit_error(BAD_INPUT, text));

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn every_object_is_judged_or_named() {
         let table = [
-            ("pool.kubevirt.io/v1beta1", "VirtualMachinePool", "not supported"),
+            ("pool.kubevirt.io/v2", "VirtualMachinePool", "pool.kubevirt.io/v1beta1"),
             ("instancetype.kubevirt.io/v1beta1", "VirtualMachineInstancetype", "spec"),
             ("instancetype.kubevirt.io/v1alpha1", "VirtualMachineInstancetype", "apiVersion"),
             ("snapshot.kubevirt.io/v1beta1", "VirtualMachineSnapshot", "not supported"),

@@ -68,6 +68,8 @@ pub struct Reconciles {
     pub instances: Durations,
     /// Of VirtualMachineInstanceReplicaSets.
     pub replica_sets: Durations,
+    /// Of VirtualMachinePools.
+    pub pools: Durations,
 }
 
 impl Reconciles {
@@ -78,6 +80,7 @@ impl Reconciles {
             "VirtualMachine": self.machines.seen(),
             "VirtualMachineInstance": self.instances.seen(),
             "VirtualMachineInstanceReplicaSet": self.replica_sets.seen(),
+            "VirtualMachinePool": self.pools.seen(),
         })
     }
 }

@@ -4,6 +4,7 @@
 //!   VirtualMachine ──vm: observe, decide, apply──► VirtualMachineInstance ──vmi: …──► launcher pod
 //!        ▲ status                                        ▲ status: scheduling here, the running guest by the node agent
 //!   VirtualMachineInstanceReplicaSet ──replica_set: …──► VirtualMachineInstances ──► …
+//!   VirtualMachinePool ──pool: …──► VirtualMachines ──► …
 //! ```
 //!
 //! Each reconciler is three files: `observe` looks into the stores (`stores`) and asks the API server
@@ -29,9 +30,11 @@ pub mod lease;
 pub mod metrics;
 pub mod nodes;
 pub mod pod;
+pub mod pool;
 pub mod reconciler;
 pub mod reconcilers;
 pub mod replica_set;
+mod requests;
 pub mod runs;
 pub mod settings;
 pub mod shutdown;

@@ -14,13 +14,13 @@ use tokio::task::JoinSet;
 
 use crate::context::Context;
 use crate::metrics::{Leading, Measured};
-use crate::reconciler::{self, Queue};
+use crate::reconciler::{self, Queue, Queued};
 use crate::stores::{
-    Cached, DataVolumes, Instances, Kind, Known, Machines, ObjectKey, Pods, ReplicaSets, UNSERVED, VolumeClaims,
-    Waiting,
+    Cached, DataVolumes, Instances, Kind, Known, Machines, ObjectKey, Pods, Pools, ReplicaSets, StoreWriter, UNSERVED,
+    VolumeClaims, Waiting,
 };
 use crate::vmi::history::PodHistories;
-use crate::{replica_set, runs, upgrade, vm, vmi};
+use crate::{pool, replica_set, runs, upgrade, vm, vmi};
 
 /// What all reconcilers work with while this replica leads.
 pub struct Leader {
@@ -61,14 +61,31 @@ struct Queues {
     instances: Queue<Instances>,
     replica_sets: Queue<ReplicaSets>,
     known_sets: Known<ReplicaSets>,
+    pools: Queue<Pools>,
+    known_pools: Known<Pools>,
     launchers: upgrade::Changed,
     metrics: Arc<Measured>,
 }
 
 impl Queues {
+    /// A pool looks at the machines that it controls, and at those without a controller that are named like its own.
     fn machine_changed(&self, object: &Cached<Machines>) {
         let ObjectKey { namespace, name } = object.key();
         self.machines.push(&namespace, &name);
+        match object.controller() {
+            Some(owner) if owner.kind == Pools::KIND => self.pools.push(&namespace, &owner.name),
+            Some(_) => {}
+            None => {
+                let pool = name.rsplit_once('-').map(|(pool, _)| pool);
+                let pool = pool.filter(|pool| self.known_pools.named(&namespace, pool).is_some());
+                pool.into_iter().for_each(|pool| self.pools.push(&namespace, pool));
+            }
+        }
+    }
+
+    fn pool_changed(&self, object: &Cached<Pools>) {
+        let ObjectKey { namespace, name } = object.key();
+        self.pools.push(&namespace, &name);
     }
 
     fn set_changed(&self, object: &Cached<ReplicaSets>) {
@@ -153,24 +170,61 @@ fn of_kind<'a>(owner: Option<&'a OwnerReference>, kind: &str) -> Option<&'a Owne
     owner.filter(|owner| owner.kind == kind)
 }
 
-/// Reconciles every VirtualMachine, VirtualMachineInstance and VirtualMachineInstanceReplicaSet. Returns when one of its parts has
-/// ended, which only a fault of this program brings about; when the future is dropped, all of them end.
+/// Sets of instances and pools of machines, which nothing else waits for: what is known of them, what fills it, what is to be looked at.
+struct Groups {
+    sets: (Known<ReplicaSets>, StoreWriter<ReplicaSets>, Queued<ReplicaSets>),
+    pools: (Known<Pools>, StoreWriter<Pools>, Queued<Pools>),
+}
+
+impl Groups {
+    /// Watches them, and reconciles them once everything else is `listed`.
+    fn spawn(
+        self,
+        parts: &mut JoinSet<()>,
+        queues: &Queues,
+        leader: &Arc<Leader>,
+        listed: impl Future<Output = ((), (), ())> + Clone + Send + 'static,
+    ) {
+        let Self { sets: (sets, set_filler, queued_sets), pools: (pools, pool_filler, queued_pools) } = self;
+        let client = &leader.context.client;
+        let (to, api) = (queues.clone(), Api::all(client.clone()));
+        parts.spawn(async move { set_filler.follow(api, pages(), |each| to.set_changed(each)).await });
+        let (to, api) = (queues.clone(), Api::all(client.clone()));
+        parts.spawn(async move { pool_filler.follow(api, pages(), |each| to.pool_changed(each)).await });
+        let (reconciler, ready) = (replica_set::Reconciler(leader.clone()), listed.clone());
+        parts.spawn(async move {
+            futures::join!(ready, sets.is_listed());
+            reconciler::run(reconciler, sets, queued_sets).await;
+        });
+        let reconciler = pool::Reconciler(leader.clone());
+        parts.spawn(async move {
+            futures::join!(listed, pools.is_listed());
+            reconciler::run(reconciler, pools, queued_pools).await;
+        });
+    }
+}
+
+/// Reconciles every VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet and VirtualMachinePool. Returns when one
+/// of its parts has ended, which only a fault of this program brings about; when the future is dropped, all of them end.
 pub async fn run(context: Context) {
     let client = context.client.clone();
     let ((machines, machine_filler), (instances, instance_filler), (pods, pod_filler)) =
         (Known::new(), Known::new(), Known::new());
     let ((machine_queue, queued_machines), (instance_queue, queued_instances)) = (Queue::new(), Queue::new());
     let (launchers, changed_launchers) = upgrade::changes();
-    let (replica_sets, set_filler) = Known::<ReplicaSets>::new();
-    let (set_queue, queued_sets) = Queue::new();
+    let ((sets, set_filler), (pools, pool_filler)) = (Known::new(), Known::new());
+    let ((set_queue, queued_sets), (pool_queue, queued_pools)) = (Queue::new(), Queue::new());
     let queues = Queues {
         machines: machine_queue,
         instances: instance_queue,
         replica_sets: set_queue,
-        known_sets: replica_sets.clone(),
+        known_sets: sets.clone(),
+        pools: pool_queue,
+        known_pools: pools.clone(),
         launchers,
         metrics: Arc::clone(&context.metrics),
     };
+    let groups = Groups { sets: (sets, set_filler, queued_sets), pools: (pools, pool_filler, queued_pools) };
     let (claims, claim_filler) = Known::<VolumeClaims>::new();
     let (served, data_volumes) = watch::channel(None);
     let leader = Arc::new(Leader {
@@ -191,8 +245,6 @@ pub async fn run(context: Context) {
     parts.spawn(async move { machine_filler.follow(api, pages(), |each| to.machine_changed(each)).await });
     let (to, api) = (queues.clone(), Api::all(client.clone()));
     parts.spawn(async move { instance_filler.follow(api, pages(), |each| to.instance_changed(each)).await });
-    let (to, api) = (queues.clone(), Api::all(client.clone()));
-    parts.spawn(async move { set_filler.follow(api, pages(), |each| to.set_changed(each)).await });
     let launchers = pages().labels(&format!("{}=virt-launcher", label::COMPONENT));
     let (to, api) = (queues.clone(), Api::all(client.clone()));
     parts.spawn(async move { pod_filler.follow(api, launchers, |each| to.pod_changed(each)).await });
@@ -200,20 +252,16 @@ pub async fn run(context: Context) {
     let (to, api, for_claims) = (queues.clone(), Api::all(client.clone()), leader.clone());
     let changed = move |each: &Cached<VolumeClaims>| to.storage_changed(&for_claims.waiting, each);
     parts.spawn(claim_filler.follow(api, pages(), changed));
-    parts.spawn(follow_data_volumes(leader.clone(), queues, served));
     let listed = {
         let (machines, instances, pods) = (machines.clone(), instances.clone(), pods.clone());
         async move { futures::join!(machines.is_listed(), instances.is_listed(), pods.is_listed()) }.shared()
     };
+    groups.spawn(&mut parts, &queues, &leader, listed.clone());
+    parts.spawn(follow_data_volumes(leader.clone(), queues, served));
     let (reconciler, ready) = (vm::Reconciler(leader.clone()), listed.clone());
     parts.spawn(async move {
         ready.await;
         reconciler::run(reconciler, machines, queued_machines).await;
-    });
-    let (reconciler, ready) = (replica_set::Reconciler(leader.clone()), listed.clone());
-    parts.spawn(async move {
-        futures::join!(ready, replica_sets.is_listed());
-        reconciler::run(reconciler, replica_sets, queued_sets).await;
     });
     let (upgrading, ready) = (leader.clone(), listed.clone());
     parts.spawn(async move {

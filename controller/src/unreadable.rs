@@ -4,12 +4,12 @@
 //! The condition is applied under a name of its own, so that it is removed without anything else of the status.
 
 use garboard_api::conditions::{
-    self, Condition, ConditionStatus, KubeVirtConditionType, NewCondition, Reason, ReplicaSetConditionType,
-    VmConditionType, VmiConditionType,
+    self, Condition, ConditionStatus, KubeVirtConditionType, NewCondition, PoolConditionType, Reason,
+    ReplicaSetConditionType, VmConditionType, VmiConditionType,
 };
 use garboard_api::v1::{
     KubeVirtCondition, VirtualMachineCondition, VirtualMachineInstanceCondition,
-    VirtualMachineInstanceReplicaSetCondition,
+    VirtualMachineInstanceReplicaSetCondition, VirtualMachinePoolCondition,
 };
 use garboard_cluster::names::UNREADABLE_MANAGER;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -59,6 +59,13 @@ impl FailureCondition for crate::stores::ReplicaSets {
     const HAS_STATUS: bool = true;
 }
 
+impl FailureCondition for crate::stores::Pools {
+    type Condition = VirtualMachinePoolCondition;
+    const CONDITION: PoolConditionType = PoolConditionType::ReplicaFailure;
+    const STATUS: ConditionStatus = ConditionStatus::True;
+    const HAS_STATUS: bool = true;
+}
+
 impl FailureCondition for crate::stores::Installations {
     type Condition = KubeVirtCondition;
     const CONDITION: KubeVirtConditionType = KubeVirtConditionType::Degraded;
@@ -74,7 +81,7 @@ pub async fn report_failure<K: FailureCondition>(context: &Context, object: &Cac
     }
     let ObjectKey { namespace, name } = object.key();
     let regarding = ObjectReference {
-        api_version: Some(garboard_api::v1::API_VERSION.to_owned()),
+        api_version: Some(K::api_version()),
         kind: Some(K::KIND.to_owned()),
         namespace: Some(namespace),
         name: Some(name),
@@ -121,7 +128,7 @@ async fn apply<K: FailureCondition>(
 ) -> Result<(), ReconcileError> {
     let ObjectKey { namespace, name } = object.key();
     let objects: Api<Cached<K>> = Api::namespaced(context.client.clone(), &namespace);
-    let mut applied = json!({"apiVersion": garboard_api::v1::API_VERSION, "kind": K::KIND,
+    let mut applied = json!({"apiVersion": K::api_version(), "kind": K::KIND,
         "metadata": {"uid": kube::ResourceExt::uid(object)}});
     if !status.is_null() {
         applied["status"] = status;

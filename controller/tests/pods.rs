@@ -96,6 +96,7 @@ fn instance(manifest: &Value, config: &ClusterConfig) -> Option<VirtualMachineIn
         Object::VirtualMachineInstance(vmi) => *vmi,
         Object::ReplicaSet(_)
         | Object::Preset(_)
+        | Object::Pool(_)
         | Object::KubeVirt(_)
         | Object::Instancetype(_)
         | Object::Preference(_) => return None,

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::BoxError;
 
+mod pools;
 mod records;
 mod sets;
 
@@ -26,6 +27,9 @@ const PODS: &str = "/api/v1/pods";
 const CLAIMS: &str = "/api/v1/persistentvolumeclaims";
 const SETS: &str = "/apis/kubevirt.io/v1/virtualmachineinstancereplicasets";
 const SET: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstancereplicasets/set";
+const POOLS: &str = "/apis/pool.kubevirt.io/v1beta1/virtualmachinepools";
+const POOL: &str = "/apis/pool.kubevirt.io/v1beta1/namespaces/ns/virtualmachinepools/p";
+const VMS: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachines";
 const VM: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachines/vm";
 const VMI: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm";
 const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances";
@@ -156,6 +160,7 @@ async fn run(listed: [(&'static str, Vec<Value>); 3], adapt: impl FnOnce(&mut St
         state.listed = listed.into_iter().collect();
         state.listed.insert(CLAIMS, Vec::new());
         state.listed.insert(SETS, Vec::new());
+        state.listed.insert(POOLS, Vec::new());
         adapt(&mut state);
     }
     let (context, _keeps) = controller(&server);

@@ -88,6 +88,7 @@ fn stored(object: &Object) -> Value {
         Object::VirtualMachineInstance(vmi) => serde_json::to_value(vmi),
         Object::ReplicaSet(set) => serde_json::to_value(set),
         Object::Preset(preset) => serde_json::to_value(preset),
+        Object::Pool(pool) => serde_json::to_value(pool),
         Object::KubeVirt(settings) => serde_json::to_value(settings),
         Object::Instancetype(size) => serde_json::to_value(size),
         Object::Preference(preference) => serde_json::to_value(preference),
@@ -101,6 +102,7 @@ fn starts(object: &Object, config: &ClusterConfig) {
         Object::VirtualMachine(vm) => vmi_of(vm),
         Object::VirtualMachineInstance(vmi) => (**vmi).clone(),
         Object::ReplicaSet(set) => garboard_api::set::instance(set, &garboard_api::set::name(set, 0)),
+        Object::Pool(pool) => vmi_of(&garboard_api::pool::machine(pool, 0)),
         Object::Preset(_) | Object::KubeVirt(_) | Object::Instancetype(_) | Object::Preference(_) => return,
     };
     let identity = Identity { firmware_uuid: Default::default() };

@@ -74,6 +74,7 @@ fn instance(manifest: &Value, config: &ClusterConfig) -> Option<VirtualMachineIn
         Object::VirtualMachineInstance(vmi) => Some(*vmi),
         Object::ReplicaSet(_)
         | Object::Preset(_)
+        | Object::Pool(_)
         | Object::KubeVirt(_)
         | Object::Instancetype(_)
         | Object::Preference(_) => None,

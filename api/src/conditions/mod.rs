@@ -14,13 +14,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 pub use reason::Reason;
 pub use types::{
     ConditionWriter, DataVolumeConditionType, KubeVirtConditionType, NodeConditionType, PodConditionType,
-    ReplicaSetConditionType, VmConditionType, VmiConditionType,
+    PoolConditionType, ReplicaSetConditionType, VmConditionType, VmiConditionType,
 };
 
 use crate::name_enum::name_enum;
 use crate::v1::{
     KubeVirtCondition, VirtualMachineCondition, VirtualMachineInstanceCondition,
-    VirtualMachineInstanceReplicaSetCondition,
+    VirtualMachineInstanceReplicaSetCondition, VirtualMachinePoolCondition,
 };
 
 name_enum! {
@@ -128,6 +128,7 @@ macro_rules! condition {
 condition!(VirtualMachineInstanceCondition, VmiConditionType);
 condition!(VirtualMachineCondition, VmConditionType);
 condition!(VirtualMachineInstanceReplicaSetCondition, ReplicaSetConditionType);
+condition!(VirtualMachinePoolCondition, PoolConditionType);
 condition!(KubeVirtCondition, KubeVirtConditionType);
 
 /// The condition of a type.

@@ -63,6 +63,12 @@ name_enum! {
         /// Not KubeVirt's: the object cannot be read by this release.
         Unreadable = "Unreadable",
 
+        // `ReplicaFailure` of a pool.
+        /// Machines are missing, and one could not be created.
+        FailedScaleOut = "FailedScaleOut",
+        /// A machine is too many, or does not start, and could not be deleted.
+        FailedScaleIn = "FailedScaleIn",
+
         // `Paused`, the readiness gate of the pod, and an event.
         /// A user paused the guest.
         PausedByUser = "PausedByUser",
@@ -132,10 +138,14 @@ name_enum! {
         SuccessfulCreate = "SuccessfulCreate",
         /// An object was deleted.
         SuccessfulDelete = "SuccessfulDelete",
-        /// A set of instances was paused.
+        /// A set of instances, or a pool, was paused.
         SuccessfulPaused = "SuccessfulPaused",
         /// A set of instances goes on after a pause.
         SuccessfulResumed = "SuccessfulResumed",
+        /// A pool goes on after a pause. KubeVirt's spelling.
+        SuccessfulResume = "SuccessfulResume",
+        /// A machine was changed, or restarted, after a change of its pool.
+        SuccessfulUpdate = "SuccessfulUpdate",
         /// An instance has parts of its own, and did not get those of a preset.
         Override = "Override",
         /// A DataVolume was created.
@@ -194,6 +204,8 @@ impl Reason {
             | Self::SuccessfulDelete
             | Self::SuccessfulPaused
             | Self::SuccessfulResumed
+            | Self::SuccessfulResume
+            | Self::SuccessfulUpdate
             | Self::Override
             | Self::SuccessfulDataVolumeCreate
             | Self::Created
@@ -224,6 +236,8 @@ impl Reason {
             | Self::ImagePullBackOff
             | Self::ErrImageNeverPull
             | Self::Unschedulable
+            | Self::FailedScaleOut
+            | Self::FailedScaleIn
             | Self::PausedByUser
             | Self::PausedIoError
             | Self::NotPaused

@@ -113,6 +113,8 @@ fn the_documents_have_a_row_for_each_state_and_for_nothing_else() {
     assert_eq!(documented("Conditions of a VirtualMachine"), names(VmConditionType::ALL, VmConditionType::name));
     let of_sets = names(ReplicaSetConditionType::ALL, ReplicaSetConditionType::name);
     assert_eq!(documented("Conditions of a replica set"), of_sets);
+    let of_pools = names(PoolConditionType::ALL, PoolConditionType::name);
+    assert_eq!(documented("Conditions of a pool"), of_pools);
     let of_settings = names(KubeVirtConditionType::ALL, KubeVirtConditionType::name);
     assert_eq!(documented("Conditions of the KubeVirt object"), of_settings);
 }

@@ -106,6 +106,16 @@ name_enum! {
 }
 
 name_enum! {
+    /// Of a VirtualMachinePool. Each is there only while it holds.
+    PoolConditionType {
+        /// A machine could not be created, changed or deleted.
+        ReplicaFailure = "ReplicaFailure",
+        /// Machines are neither created nor deleted nor changed.
+        ReplicaPaused = "ReplicaPaused",
+    }
+}
+
+name_enum! {
     /// Of a KubeVirt object.
     KubeVirtConditionType {
         /// The installation serves.

@@ -79,6 +79,8 @@ pub const ANNOTATIONS: &[Annotation] = &[
 /// Annotations of a VirtualMachine itself.
 pub const OF_MACHINES: &[Annotation] = &[
     read(annotation::STORED_MACHINE, "controller/src/vm/kept.rs"),
+    // Written by the controller alone.
+    read(annotation::LEAVES_POOL, "controller/src/pool/member.rs"),
     warns(
         "kubevirt.io/immediate-data-volume-creation",
         When::Is("false"),

@@ -2,10 +2,10 @@
 //! `docs/compatibility.md` read.
 //!
 //! KubeVirt 1.9 publishes some thousand fields (`tests/conformance/corpus/fields.tsv`). Each leaf of VirtualMachine,
-//! VirtualMachineInstance, VirtualMachineInstanceReplicaSet, VirtualMachineInstancePreset and KubeVirt is covered by
-//! exactly one line here: a file reads it, or it is refused, or it is accepted with a warning; `api/tests/table.rs` fails
-//! for a leaf without a line, and for a line whose file does not name the field. Whether a *value* makes sense is for the
-//! rules in `crate::validate`, not for the table.
+//! VirtualMachineInstance, VirtualMachineInstanceReplicaSet, VirtualMachineInstancePreset, VirtualMachinePool and KubeVirt
+//! is covered by exactly one line here: a file reads it, or it is refused, or it is accepted with a warning;
+//! `api/tests/table.rs` fails for a leaf without a line, and for a line whose file does not name the field. Whether a
+//! *value* makes sense is for the rules in `crate::validate`, not for the table.
 
 mod annotations;
 mod devices;
@@ -15,6 +15,7 @@ mod gates;
 mod instance;
 mod machine;
 mod ours;
+mod pool;
 mod preset;
 mod replica_set;
 mod settings;
@@ -166,19 +167,23 @@ pub const REPLICA_SET: Table =
     Table { kind: "VirtualMachineInstanceReplicaSet", part: "spec", lines: &[replica_set::SPEC] };
 /// `spec` of a preset.
 pub const PRESET: Table = Table { kind: "VirtualMachineInstancePreset", part: "spec", lines: &[preset::SPEC] };
+/// `spec` of a pool beside the template of its machines.
+pub const POOL: Table = Table { kind: "VirtualMachinePool", part: "spec", lines: &[pool::SPEC] };
 /// `spec` of the settings of a cluster.
 pub const SETTINGS: Table =
     Table { kind: "KubeVirt", part: "spec", lines: &[settings::INSTALLATION, settings::CONFIGURATION] };
 /// Every table.
-pub const TABLES: [Table; 9] = [
+pub const TABLES: [Table; 11] = [
     INSTANCE,
     MACHINE,
     REPLICA_SET,
     PRESET,
+    POOL,
     SETTINGS,
     Table { kind: "VirtualMachineInstance", part: "status", lines: &[status::INSTANCE] },
     Table { kind: "VirtualMachine", part: "status", lines: &[status::MACHINE] },
     Table { kind: "VirtualMachineInstanceReplicaSet", part: "status", lines: &[replica_set::STATUS] },
+    Table { kind: "VirtualMachinePool", part: "status", lines: &[pool::STATUS] },
     Table { kind: "KubeVirt", part: "status", lines: &[status::SETTINGS] },
 ];
 

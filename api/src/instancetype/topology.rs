@@ -120,7 +120,8 @@ pub(super) fn indivisible(size: &CPUInstancetype, preference: Option<&VirtualMac
     let message =
         format!("its {} vCPUs cannot be divided into the {by} that the preference spreads them by", size.guest);
     let fault = Fault::new(FieldPath::from("spec.instancetype"), FaultCode::Invalid, message).field(SENT);
-    (!size.guest.is_multiple_of(spread.parts())).then(|| fault.instead("name another instancetype, or another preference"))
+    (!size.guest.is_multiple_of(spread.parts()))
+        .then(|| fault.instead("name another instancetype, or another preference"))
 }
 
 /// Sets the topology of so many vCPUs.

@@ -11,6 +11,7 @@ use crate::instancetype::{VirtualMachineInstancetype, VirtualMachinePreference};
 use crate::kind::Kind;
 use crate::v1::{
     KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset, VirtualMachineInstanceReplicaSet,
+    VirtualMachinePool,
 };
 
 pub(super) fn structural_of(kind: Kind, descriptions: Descriptions) -> Option<Value> {
@@ -19,6 +20,7 @@ pub(super) fn structural_of(kind: Kind, descriptions: Descriptions) -> Option<Va
         Kind::VirtualMachineInstance => structural::<VirtualMachineInstance>(descriptions),
         Kind::ReplicaSet => structural::<VirtualMachineInstanceReplicaSet>(descriptions),
         Kind::Preset => structural::<VirtualMachineInstancePreset>(descriptions),
+        Kind::Pool => structural::<VirtualMachinePool>(descriptions),
         Kind::KubeVirt => structural::<KubeVirt>(descriptions),
         Kind::VirtualMachineInstancetype | Kind::VirtualMachineClusterInstancetype => {
             structural::<VirtualMachineInstancetype>(descriptions)
@@ -35,7 +37,7 @@ pub(super) fn structural_of(kind: Kind, descriptions: Descriptions) -> Option<Va
 
 /// The shape of a kind. The first call for a kind takes a few milliseconds.
 pub(super) fn shape_of(kind: Kind) -> Option<&'static Shape> {
-    static SHAPES: [OnceLock<Option<Shape>>; 10] = [const { OnceLock::new() }; 10];
+    static SHAPES: [OnceLock<Option<Shape>>; 11] = [const { OnceLock::new() }; 11];
     let slot = match kind {
         Kind::VirtualMachine => 0,
         Kind::VirtualMachineInstance => 1,
@@ -47,6 +49,7 @@ pub(super) fn shape_of(kind: Kind) -> Option<&'static Shape> {
         Kind::VirtualMachinePreference | Kind::VirtualMachineClusterPreference => 7,
         Kind::ReplicaSet => 8,
         Kind::Preset => 9,
+        Kind::Pool => 10,
         Kind::Other => return None,
     };
     SHAPES[slot].get_or_init(|| structural_of(kind, Descriptions::LeftOut).map(|schema| Shape::of(&schema))).as_ref()

@@ -1,4 +1,5 @@
-//! The kinds of group `kubevirt.io`, version `v1`, as they travel: every field of KubeVirt 1.9 (main of August 2026).
+//! The kinds of group `kubevirt.io`, version `v1`, as they travel: every field of KubeVirt 1.9 (main of August 2026). Pools, which
+//! are of the group `pool.kubevirt.io`, are beside them: they are made of the same types.
 //!
 //! A type here defines what a manifest may contain, never whether it makes sense: unknown values of a string field are
 //! kept as they were written, and the rules (`crate::validate`) judge them. What KubeVirt calls an optional field is an
@@ -13,6 +14,7 @@ mod cloud_init;
 mod domain;
 mod kubevirt;
 mod network;
+mod pool;
 mod present;
 mod preset;
 mod replica_set;
@@ -45,6 +47,13 @@ pub use kubevirt::{
     KubeVirtSelfSignConfiguration, KubeVirtSpec, KubeVirtStatus, LiveUpdateConfiguration, NetworkConfiguration,
 };
 pub use network::{ClaimRequest, MultusNetwork, Network, PodNetwork};
+pub use pool::{
+    VirtualMachinePool, VirtualMachinePoolAutohealingStrategy, VirtualMachinePoolCondition,
+    VirtualMachinePoolNameGeneration, VirtualMachinePoolOpportunisticScaleInStrategy,
+    VirtualMachinePoolProactiveScaleInStrategy, VirtualMachinePoolProactiveUpdateStrategy,
+    VirtualMachinePoolScaleInStrategy, VirtualMachinePoolSelectionPolicy, VirtualMachinePoolSelectors,
+    VirtualMachinePoolSpec, VirtualMachinePoolStatus, VirtualMachinePoolUpdateStrategy, VirtualMachineTemplateSpec,
+};
 pub use present::Present;
 pub use preset::{VirtualMachineInstancePreset, VirtualMachineInstancePresetSpec};
 pub use replica_set::{

@@ -10,20 +10,23 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::report::{Report, printable};
-use super::{ValidationVerdict, kubevirt, preset, sizes, validate_replica_set, validate_vmi, verdict, whole};
+use super::{
+    ValidationVerdict, kubevirt, pool as pools, preset, sizes, validate_replica_set, validate_vmi, verdict, whole,
+};
 use crate::cluster::ClusterConfig;
-use crate::crd::{GROUP, KINDS};
+use crate::crd::KINDS;
 use crate::defaults::{Identity, default_vm, default_vmi, vmi_of};
 use crate::fault::{Fault, FaultCode, FieldPath};
 use crate::fields::{self, Judgement, Setting};
 use crate::instancetype::{self, Sizing, VirtualMachineInstancetype, VirtualMachinePreference};
-use crate::kind::{Kind, SIZES, kind_of};
+use crate::kind::{Kind, kind_of};
+use crate::pool;
 use crate::quantity::Quantity;
 use crate::schema::inspect_as;
 use crate::set;
 use crate::v1::{
     API_VERSION, KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset,
-    VirtualMachineInstanceReplicaSet,
+    VirtualMachineInstanceReplicaSet, VirtualMachinePool,
 };
 
 /// An object that was admitted, with its defaults.
@@ -37,6 +40,8 @@ pub enum Object {
     ReplicaSet(Box<VirtualMachineInstanceReplicaSet>),
     /// A preset.
     Preset(Box<VirtualMachineInstancePreset>),
+    /// A pool of machines.
+    Pool(Box<VirtualMachinePool>),
     /// The settings of a cluster.
     KubeVirt(Box<KubeVirt>),
     /// An instancetype, of a namespace or of the cluster.
@@ -128,6 +133,10 @@ fn judge(kind: Kind, manifest: &Value, rest: Value, known: &Known<'_>) -> Admiss
             Ok(preset) => of_preset(preset, &rest, config),
             Err(error) => undecodable(&error),
         },
+        Kind::Pool => match serde_json::from_value(rest.clone()) {
+            Ok(pool) => of_pool(pool, &rest, known),
+            Err(error) => undecodable(&error),
+        },
         Kind::KubeVirt => match serde_json::from_value(rest) {
             Ok(object) => settings(object, &manifest["spec"]),
             Err(error) => undecodable(&error),
@@ -152,18 +161,11 @@ fn judge(kind: Kind, manifest: &Value, rest: Value, known: &Known<'_>) -> Admiss
 fn foreign(manifest: &Value) -> Fault {
     let written = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (written("apiVersion"), written("kind"));
-    let is_of_group = version.strip_prefix(GROUP).is_some_and(|rest| rest.starts_with('/'));
-    if is_of_group && KINDS.iter().any(|ours| ours.name() == kind && !SIZES.contains(ours)) {
+    let of_group = |ours: &Kind| ours.group().is_some_and(|group| group.version_in(version).is_some());
+    if let Some(ours) = KINDS.into_iter().find(|ours| ours.name() == kind).filter(of_group) {
         let text = format!("`{version}` is not a version of {kind} that is served");
         let fault = Fault::new(FieldPath::from("apiVersion"), FaultCode::NotSupported, text);
-        return fault.instead(format!("write `{API_VERSION}`"));
-    }
-    if version.strip_prefix(instancetype::GROUP).is_some_and(|rest| rest.starts_with('/'))
-        && SIZES.iter().any(|size| size.name() == kind)
-    {
-        let text = format!("`{version}` is not a version of {kind} that is served");
-        let fault = Fault::new(FieldPath::from("apiVersion"), FaultCode::NotSupported, text);
-        return fault.instead(format!("write `{}/{}`", instancetype::GROUP, instancetype::STORED_VERSION));
+        return fault.instead(format!("write `{}`", ours.api_version()));
     }
     let text = match (kind, version) {
         ("", _) => "the object has no `kind`".to_owned(),
@@ -301,6 +303,45 @@ fn of_preset(preset: VirtualMachineInstancePreset, manifest: &Value, config: &Cl
     let faults = report.into_faults();
     let object = faults.is_empty().then(|| Object::Preset(Box::new(preset)));
     Admission { faults, warnings, object }
+}
+
+/// A pool has rules of its own; its template is judged as the machine that it makes, at its place in the pool.
+fn of_pool(mut pool: VirtualMachinePool, manifest: &Value, known: &Known<'_>) -> Admission {
+    // As of a set: a scale needs a number to begin with.
+    pool.spec.replicas.get_or_insert(pool::REPLICAS);
+    let (spec, at) = (&manifest["spec"], FieldPath::from("spec"));
+    let mut report = Report::from(pools::check(&pool));
+    let mut warnings = pools::warnings(&pool);
+    warnings.extend(collect(fields::judge(&fields::POOL, spec, &at, Setting::of(known.config)), &mut report));
+    let template = at.child("virtualMachineTemplate");
+    let of_template = machine(machine_of(&pool), &spec["virtualMachineTemplate"], known);
+    // Its name is the pool's, which is judged.
+    let is_written = |fault: &Fault| fault.path.as_str() != "metadata.name";
+    for fault in of_template.faults.into_iter().filter(is_written) {
+        report.push_unless_known(within(&template, fault));
+    }
+    warnings.extend(of_template.warnings.into_iter().map(|fault| within(&template, fault)));
+    let faults = report.into_faults();
+    let object = faults.is_empty().then(|| Object::Pool(Box::new(pool)));
+    Admission { faults, warnings, object }
+}
+
+/// The machine of a pool as its template has it, before names in it get a number.
+fn machine_of(pool: &VirtualMachinePool) -> VirtualMachine {
+    let template = pool.spec.virtual_machine_template.clone();
+    let mut metadata = template.metadata.unwrap_or_default();
+    metadata.name = Some(pool::name(pool, 0));
+    metadata.namespace.clone_from(&pool.metadata.namespace);
+    VirtualMachine { metadata, spec: template.spec.unwrap_or_default(), ..VirtualMachine::default() }
+}
+
+/// A fault of what stands at a place, with its path from the root.
+fn within(at: &FieldPath, mut fault: Fault) -> Fault {
+    fault.path = at.child(fault.path.as_str());
+    if !fault.field.is_empty() {
+        fault.field = at.child(&fault.field).to_string();
+    }
+    fault
 }
 
 pub(super) fn of_instance(spec: &Value, at: &FieldPath, config: &ClusterConfig) -> Judgement {

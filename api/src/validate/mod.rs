@@ -41,6 +41,7 @@ mod metadata;
 mod names;
 mod networks;
 mod passthrough;
+mod pool;
 mod ports;
 mod preset;
 mod probes;

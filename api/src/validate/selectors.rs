@@ -79,14 +79,20 @@ pub(crate) fn label_values(selector: &LabelSelector, at: &Place, report: &mut Re
 
 /// Judges one term of a selector of nodes.
 pub(crate) fn node_term(term: &NodeSelectorTerm, at: &Place, report: &mut Report) {
-    for (index, requirement) in term.match_expressions.iter().flatten().enumerate() {
-        let at = at.child("matchExpressions").index(index);
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    node_requirements(expressions, &at.child("matchExpressions"), report);
+    for (index, requirement) in term.match_fields.iter().flatten().enumerate() {
+        node_field(requirement, &at.child("matchFields").index(index), report);
+    }
+}
+
+/// Judges conditions of a node's labels.
+pub(crate) fn node_requirements(requirements: &[NodeSelectorRequirement], at: &Place, report: &mut Report) {
+    for (index, requirement) in requirements.iter().enumerate() {
+        let at = at.index(index);
         let values = requirement.values.as_deref().unwrap_or_default();
         operator(&requirement.operator, values.len(), NODE_OPERATORS, &at, report);
         key(&requirement.key, &at, report);
-    }
-    for (index, requirement) in term.match_fields.iter().flatten().enumerate() {
-        node_field(requirement, &at.child("matchFields").index(index), report);
     }
 }
 

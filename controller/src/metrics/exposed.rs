@@ -46,6 +46,7 @@ fn of_replica(to: &mut Exposition, serving: &Serving) {
         ("virt-controller-vm", &reconciles.machines),
         ("virt-controller-vmi", &reconciles.instances),
         ("virt-controller-replicaset", &reconciles.replica_sets),
+        ("virt-controller-pool", &reconciles.pools),
     ] {
         to.add_histogram(&catalogue::WORKQUEUE_WORK_SECONDS, &work(name), &durations.histogram());
     }

@@ -4,20 +4,18 @@ use futures::future::join_all;
 use garboard_api::conditions::Reason;
 use garboard_api::v1::VirtualMachineInstanceReplicaSetStatus;
 use garboard_api::{VirtualMachineInstanceReplicaSet, set};
+use kube::Api;
 use kube::Resource;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::{Api, Client};
 use serde_json::json;
 
 use super::decide::{Claim, Decision, Victim, World};
 use super::status;
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
 use crate::events::NewEvent;
+use crate::requests::{batches, change_owners, first_failure};
 use crate::stores::{Cached, Instances, ReplicaSets};
 use crate::unread::{self, NamespacedName};
-
-/// How many requests of a set are under way at most.
-const AT_ONCE: usize = 16;
 
 pub(super) async fn apply(context: &Context, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
     let before = world.set.status.clone().unwrap_or_default();
@@ -49,11 +47,10 @@ struct Failure {
     error: ReconcileError,
 }
 
-/// Takes the steps in their order. The first request of a kind goes alone, then two, and so on: where everything is refused, a quota
-/// perhaps, few requests are made for nothing.
+/// Takes the steps in their order. The first request of a kind goes alone, then two, and so on.
 async fn take(context: &Context, set: &VirtualMachineInstanceReplicaSet, decision: &Decision) -> Result<(), Failure> {
     for batch in batches(&decision.claims) {
-        let outcomes = join_all(batch.iter().map(|each| claim(&context.client, set, each))).await;
+        let outcomes = join_all(batch.iter().map(|each| claim(context, set, each))).await;
         all(outcomes, Reason::FailedAdopt, "adopt or release a VirtualMachineInstance")?;
     }
     let created = create_all(context, set, &decision.create).await;
@@ -81,40 +78,16 @@ async fn create_all(
     Ok(())
 }
 
-/// The first of those that failed; another writer's only if nothing else is wrong.
 fn all(outcomes: Vec<Result<(), ReconcileError>>, reason: Reason, action: &'static str) -> Result<(), Failure> {
-    let mut failed: Vec<ReconcileError> = outcomes.into_iter().filter_map(Result::err).collect();
-    failed.sort_by_key(|error| error.message().is_none());
-    match failed.into_iter().next() {
+    match first_failure(outcomes) {
         None => Ok(()),
         Some(error) => Err(Failure { reason, action, error }),
     }
 }
 
-/// One, two, four and so on, up to [`AT_ONCE`].
-fn batches<T>(items: &[T]) -> Vec<&[T]> {
-    let (mut rest, mut size, mut batches) = (items, 1, Vec::new());
-    while !rest.is_empty() {
-        let (batch, later) = rest.split_at(size.min(rest.len()));
-        batches.push(batch);
-        rest = later;
-        size = (size * 2).min(AT_ONCE);
-    }
-    batches
-}
-
-async fn claim(client: &Client, set: &VirtualMachineInstanceReplicaSet, claim: &Claim) -> Result<(), ReconcileError> {
+async fn claim(context: &Context, set: &VirtualMachineInstanceReplicaSet, claim: &Claim) -> Result<(), ReconcileError> {
     let namespace = NamespacedName::of(&set.metadata)?.namespace;
-    let Claim { name, uid, resource_version, owners, .. } = claim;
-    let metadata = json!({ "uid": uid, "resourceVersion": resource_version, "ownerReferences": owners });
-    let patch = Patch::Merge(json!({ "metadata": metadata }));
-    let object = NamespacedName { namespace, name };
-    match unread::patch::<Instances>(client, object, &PatchParams::default(), &patch).await {
-        Ok(()) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),
-        Err(error) => Err(while_trying("change the owners of the VirtualMachineInstance")(error)),
-    }
+    change_owners::<Instances>(&context.client, namespace, claim).await
 }
 
 async fn create(context: &Context, set: &VirtualMachineInstanceReplicaSet, name: &str) -> Result<(), ReconcileError> {
@@ -176,29 +149,5 @@ async fn write_status(
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),
         Err(error) => Err(while_trying("write the status of the VirtualMachineInstanceReplicaSet")(error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_requests_are_few() {
-        let sizes = |count: usize| batches(&vec![(); count]).into_iter().map(<[()]>::len).collect::<Vec<_>>();
-        assert_eq!(sizes(0), [] as [usize; 0]);
-        assert_eq!(sizes(6), [1, 2, 3]);
-        assert_eq!(sizes(64), [1, 2, 4, 8, 16, 16, 16, 1]);
-    }
-
-    #[test]
-    fn what_was_refused_is_reported_before_what_another_writer_did() {
-        let refused = || ReconcileError::Refused { message: "exceeded quota".to_owned() };
-        let outcome =
-            |outcomes| all(outcomes, Reason::FailedCreate, "create").map_err(|failure| failure.error.message());
-        assert_eq!(outcome(vec![Ok(()), Ok(())]), Ok(()));
-        assert_eq!(outcome(vec![Ok(()), Err(ReconcileError::Overtaken)]), Err(None));
-        let message = Err(Some("exceeded quota".to_owned()));
-        assert_eq!(outcome(vec![Err(ReconcileError::Overtaken), Ok(()), Err(refused())]), message);
     }
 }

@@ -6,7 +6,7 @@ use garboard_api::v1::KubeVirt;
 use garboard_api::validate::review;
 use garboard_api::{
     ClusterConfig, VirtualMachine, VirtualMachineInstance, VirtualMachineInstancePreset,
-    VirtualMachineInstanceReplicaSet, remnant_of_instance,
+    VirtualMachineInstanceReplicaSet, VirtualMachinePool, remnant_of_instance,
 };
 use garboard_cluster::report::claims;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -32,6 +32,12 @@ pub trait Kind: Send + Sync + 'static {
 
     /// Whether objects of it that have no controller have to be found: they are adopted, or looked up by their namespace.
     const IS_ADOPTED: bool = false;
+
+    /// Its group and version, as its objects have them.
+    #[must_use]
+    fn api_version() -> String {
+        if Self::GROUP.is_empty() { Self::VERSION.to_owned() } else { format!("{}/{}", Self::GROUP, Self::VERSION) }
+    }
 
     /// Whether a key of what is at a path, two steps deep at most, is not even read, because no decision needs it. Of every kind
     /// that is `managedFields`, and what `kubectl apply` repeats of a manifest.
@@ -76,6 +82,7 @@ impl Kind for Machines {
     const GROUP: &'static str = "kubevirt.io";
     const VERSION: &'static str = "v1";
     const PLURAL: &'static str = "virtualmachines";
+    const IS_ADOPTED: bool = true;
 
     fn remnant(object: &Value) -> Value {
         let strategy = object.pointer("/spec/runStrategy").and_then(Value::as_str).unwrap_or("Halted");
@@ -83,7 +90,7 @@ impl Kind for Machines {
     }
 
     fn problem(object: &Value) -> Option<String> {
-        fault(object, Self::KIND)
+        fault::<Self>(object)
     }
 }
 
@@ -104,7 +111,7 @@ impl Kind for Instances {
     }
 
     fn problem(object: &Value) -> Option<String> {
-        fault(object, Self::KIND)
+        fault::<Self>(object)
     }
 }
 
@@ -119,7 +126,7 @@ impl Kind for ReplicaSets {
     const PLURAL: &'static str = "virtualmachineinstancereplicasets";
 
     fn problem(object: &Value) -> Option<String> {
-        fault(object, Self::KIND)
+        fault::<Self>(object)
     }
 }
 
@@ -140,7 +147,22 @@ impl Kind for Presets {
     }
 
     fn problem(object: &Value) -> Option<String> {
-        fault(object, Self::KIND)
+        fault::<Self>(object)
+    }
+}
+
+/// VirtualMachinePools.
+pub enum Pools {}
+
+impl Kind for Pools {
+    type Object = VirtualMachinePool;
+    const KIND: &'static str = "VirtualMachinePool";
+    const GROUP: &'static str = "pool.kubevirt.io";
+    const VERSION: &'static str = "v1beta1";
+    const PLURAL: &'static str = "virtualmachinepools";
+
+    fn problem(object: &Value) -> Option<String> {
+        fault::<Self>(object)
     }
 }
 
@@ -155,16 +177,16 @@ impl Kind for Installations {
     const PLURAL: &'static str = "kubevirts";
 
     fn problem(object: &Value) -> Option<String> {
-        fault(object, Self::KIND)
+        fault::<Self>(object)
     }
 }
 
 /// What the webhooks would have answered.
-fn fault(object: &Value, kind: &str) -> Option<String> {
+fn fault<K: Kind>(object: &Value) -> Option<String> {
     let mut whole = object.clone();
     // In a list an object has no kind.
-    whole["apiVersion"] = json!(garboard_api::v1::API_VERSION);
-    whole["kind"] = json!(kind);
+    whole["apiVersion"] = json!(K::api_version());
+    whole["kind"] = json!(K::KIND);
     review(&whole, &ClusterConfig::default()).faults.first().map(ToString::to_string)
 }
 
@@ -268,7 +290,7 @@ impl Kind for DataVolumes {
     fn is_dropped(path: &[&str], key: &str) -> bool {
         match path {
             [] => key == "spec",
-            ["metadata"] => !["name", "namespace", "uid", "resourceVersion"].contains(&key),
+            ["metadata"] => !["name", "namespace", "uid", "resourceVersion", "ownerReferences"].contains(&key),
             // The percentage is reported often, and changes nothing.
             ["status"] => !["phase", "conditions"].contains(&key),
             _ => false,

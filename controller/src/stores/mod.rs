@@ -27,7 +27,8 @@ use kube::runtime::watcher::{self, Event};
 pub use cached::{Cached, ObjectKey, Unreadable};
 use index::Index;
 pub use kind::{
-    DataVolumes, Installations, Instances, Kind, Machines, PREALLOCATED, Pods, Presets, ReplicaSets, VolumeClaims,
+    DataVolumes, Installations, Instances, Kind, Machines, PREALLOCATED, Pods, Pools, Presets, ReplicaSets,
+    VolumeClaims,
 };
 pub use waiting::Waiting;
 

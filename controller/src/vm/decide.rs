@@ -260,7 +260,8 @@ fn annotate(world: &World, vmi: &VirtualMachineInstance) -> Option<Step> {
     let template = world.vm.spec.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
     let mut annotations = descheduler::changes(template, vmi.metadata.annotations.as_ref());
     // Labels and annotations of the template need no restart, and still reach an instance with the next start only.
-    let is_same = world.started_from.as_ref().is_none_or(|started| revision::has_same_template(started, &world.vm.spec));
+    let is_same =
+        world.started_from.as_ref().is_none_or(|started| revision::has_same_template(started, &world.vm.spec));
     let is_current = status::is_newer(&world.vm, vmi) && is_same && !status::needs_restart(world, vmi);
     if let Some(generation) = world.vm.metadata.generation.filter(|_| is_current) {
         annotations.insert(annotation::VM_GENERATION.to_owned(), Some(generation.to_string()));

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use garboard_api::validate::RESERVED_LABELS;
-use garboard_api::{Fault, FaultCode, FieldPath};
+use garboard_api::{Fault, FaultCode, FieldPath, selector};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::DynamicObject;
 use serde_json::Value;
 
@@ -52,6 +53,26 @@ pub(super) fn of_instance(old: &DynamicObject, new: &DynamicObject, writer: Writ
         Some(key) => Err(Denial::Fault(Box::new(reserved(key)))),
         None => Ok(()),
     }
+}
+
+/// A pool recognises its machines by its selector, which therefore never changes.
+pub(super) fn of_selector(request: &Request) -> Option<Fault> {
+    let (new, old) = (request.object.as_ref()?, request.old_object.as_ref()?);
+    if request.kind.kind != "VirtualMachinePool" {
+        return None;
+    }
+    let of = |pool: &DynamicObject| {
+        let written = pool.data.get("spec").and_then(|spec| spec.get("selector")).cloned().unwrap_or_default();
+        serde_json::from_value::<LabelSelector>(written).ok().map(|selector| selector::text(&selector))
+    };
+    // What was stored while no webhook judged may be unreadable; it may still be corrected.
+    let before = of(old)?;
+    if of(new).is_some_and(|now| now == before) {
+        return None;
+    }
+    let fault =
+        Fault::new(FieldPath::from("spec.selector"), FaultCode::Invalid, "the selector of a pool never changes");
+    Some(fault.instead("make another pool"))
 }
 
 /// The specification after a change, with the time of before if it has one.

@@ -3,9 +3,7 @@
 use garboard_api::metadata::finalizer;
 use garboard_api::v1::{Firmware, non_empty};
 use garboard_api::validate::{Object, review_sized};
-use garboard_api::{
-    Identity, VirtualMachine, VirtualMachineInstanceReplicaSet, default_vm, default_vmi, instancetype, merge,
-};
+use garboard_api::{Identity, VirtualMachine, default_vm, default_vmi, instancetype, merge};
 use garboard_plan::FirmwareIdentity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::admission::{AdmissionResponse, Operation};
@@ -52,7 +50,8 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
         Some(Object::VirtualMachineInstance(_)) if request.operation == Operation::Create => {
             instance(&written, context, request, now)
         }
-        Some(Object::ReplicaSet(set)) => Ok(replicas(&written, &set)),
+        Some(Object::ReplicaSet(set)) => Ok(replicas(&written, set.spec.replicas)),
+        Some(Object::Pool(pool)) => Ok(replicas(&written, pool.spec.replicas)),
         Some(
             Object::VirtualMachineInstance(_)
             | Object::Preset(_)
@@ -151,10 +150,10 @@ fn instance(
     Ok(merge::patch(&before, &serde_json::to_value(&vmi)?))
 }
 
-/// How many instances a set has that does not say it: `kubectl scale` and autoscalers need a number to begin with.
-fn replicas(written: &Value, set: &VirtualMachineInstanceReplicaSet) -> Option<Value> {
+/// How many instances a set has, or machines a pool, that does not say it: `kubectl scale` and autoscalers need a number to begin with.
+fn replicas(written: &Value, number: Option<i32>) -> Option<Value> {
     let is_written = written.pointer("/spec/replicas").is_some_and(|replicas| !replicas.is_null());
-    (!is_written).then(|| json!({ "spec": { "replicas": set.spec.replicas } }))
+    (!is_written).then(|| json!({ "spec": { "replicas": number } }))
 }
 
 /// RFC 7396.

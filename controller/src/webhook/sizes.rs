@@ -77,21 +77,26 @@ fn named(request: &Request) -> Option<VirtualMachine> {
     Some(vm)
 }
 
-/// A revision is of the object that is named: another name needs another one, or none.
+/// A revision is of the object that is named: another name needs another one, or none. Machines of a pool would be refused it, so that
+/// the pool is.
 pub(super) fn renamed(request: &Request) -> Vec<Fault> {
     let (Some(new), Some(old)) = (&request.object, &request.old_object) else { return Vec::new() };
-    let text = |object: &DynamicObject, role: Role, field: &str| {
-        object.data["spec"][role.field()][field].as_str().unwrap_or_default().to_owned()
+    let place = if request.kind.kind == "VirtualMachinePool" { "spec.virtualMachineTemplate.spec" } else { "spec" };
+    let named = |object: &DynamicObject, role: Role| -> Value {
+        let spec = object.data.pointer(&format!("/{}", place.replace('.', "/")));
+        spec.map(|spec| spec[role.field()].clone()).unwrap_or_default()
     };
     let keeps = |role: &Role| {
-        let revision = text(new, *role, "revisionName");
+        let (new, old) = (named(new, *role), named(old, *role));
+        let text = |matcher: &Value, field: &str| matcher[field].as_str().unwrap_or_default().to_owned();
+        let revision = text(&new, "revisionName");
         !revision.is_empty()
-            && !old.data["spec"][role.field()].is_null()
-            && revision == text(old, *role, "revisionName")
-            && text(new, *role, "name") != text(old, *role, "name")
+            && !old.is_null()
+            && revision == text(&old, "revisionName")
+            && text(&new, "name") != text(&old, "name")
     };
     let fault = |role: Role| {
-        let path = FieldPath::from("spec").child(role.field()).child("revisionName");
+        let path = FieldPath::from(place).child(role.field()).child("revisionName");
         Fault::new(path, FaultCode::Invalid, "this is a revision of the object that was named before")
             .instead("remove it, or write a revision of the one that is named now")
     };

@@ -162,6 +162,41 @@ fn a_set_gets_a_number_and_nothing_else() {
     assert_eq!((refused.allowed, cause.field.as_str()), (false, "spec.selector"));
 }
 
+fn pool(spec: Value) -> Value {
+    let mut pool = json!({
+        "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "metadata": {"name": "pool", "namespace": "ns"},
+        "spec": {"selector": {"matchLabels": {"size": "small"}}, "virtualMachineTemplate": {
+            "metadata": {"labels": {"size": "small"}}, "spec": machine()["spec"],
+        }},
+    });
+    pool["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    pool
+}
+
+#[test]
+fn a_pool_gets_a_number_and_keeps_its_selector() {
+    let stored = filled(&pool(json!({})));
+    assert_eq!(stored, pool(json!({"replicas": 1})), "its machines get their defaults, and it none of them");
+    let changed = |spec: Value| ask(validate, ("me", &pool(spec), Some(&stored)));
+    assert!(changed(json!({"replicas": 3})).allowed);
+    let alike = json!({"replicas": 3, "selector": {"matchLabels": {"size": "small"}, "matchExpressions": []}});
+    assert!(changed(alike).allowed);
+    let selector = json!({"matchExpressions": [{"key": "size", "operator": "Exists"}]});
+    let refused = changed(json!({ "selector": selector }));
+    let cause = &refused.result.details.unwrap().causes[0];
+    assert_eq!((refused.allowed, cause.field.as_str()), (false, "spec.selector"));
+    assert!(cause.message.contains("never changes"), "{}", cause.message);
+}
+
+#[test]
+fn the_template_of_a_pool_is_judged_as_its_machines() {
+    let mut bad = pool(json!({}));
+    bad["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["domain"]["cpu"] = json!({"coers": 2});
+    let response = ask(validate, ("me", &bad, None));
+    let cause = &response.result.details.unwrap().causes[0];
+    assert_eq!(cause.field, "spec.virtualMachineTemplate.spec.template.spec.domain.cpu.coers");
+}
+
 fn filled(object: &Value) -> Value {
     filled_for("me", object)
 }

@@ -123,5 +123,31 @@ fn another_name_needs_another_revision() {
         let (old, new) = (of(name, revision), of(next, other));
         let response = ask_sized(validate, ("me", &new, Some(&old)), &sizes(size(), Value::Null));
         assert_eq!(response.allowed, is_allowed, "{name} {revision} {next} {other}: {}", response.result.message);
+        let (old, new) = (pool_of(&old), pool_of(&new));
+        let response = ask_sized(validate, ("me", &new, Some(&old)), &Sizes::default());
+        assert_eq!(response.allowed, is_allowed, "of a pool: {name} {revision} {next} {other}");
+        let place = "spec.virtualMachineTemplate.spec.instancetype.revisionName: ";
+        assert_eq!(response.result.message.contains(place), !is_allowed, "{}", response.result.message);
+    }
+}
+
+/// A pool of machines like this one.
+fn pool_of(vm: &Value) -> Value {
+    json!({
+        "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "metadata": {"name": "p", "namespace": "ns"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "p"}}, "virtualMachineTemplate": {
+            "metadata": {"labels": {"app": "p"}}, "spec": vm["spec"],
+        }},
+    })
+}
+
+#[test]
+fn a_pool_is_taken_with_the_names_of_its_machines_and_each_machine_gets_what_they_mean() {
+    for matcher in [json!({"name": "u1.small"}), json!({"inferFromVolume": "root"})] {
+        let pool = pool_of(&sized(json!({ "instancetype": matcher })));
+        assert_eq!(filled(&pool, &Sizes::default()), pool, "nothing is written into the template");
+        let response = ask_sized(validate, ("me", &pool, None), &Sizes::default());
+        assert!(response.allowed, "{matcher}: {}", response.result.message);
+        assert_eq!(response.warnings.unwrap_or_default(), [] as [String; 0], "{matcher}");
     }
 }

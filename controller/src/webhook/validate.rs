@@ -40,6 +40,7 @@ pub fn validate(request: &Request, context: &AdmissionContext<'_>) -> AdmissionR
     let mut faults = admission.faults;
     faults.extend(sizes::renamed(request));
     faults.extend(kept);
+    faults.extend(change::of_selector(request));
     if matches!(admission.object, Some(Object::KubeVirt(_))) {
         let stray = elsewhere(request, context);
         let is_new = stray.is_none() && request.operation == Operation::Create;

@@ -90,7 +90,8 @@ fn command(level: QmpLevel) -> &'static Described {
     }
 }
 
-static QMP_READ: Described = row("qmp-read", "QmpReadCommand", Answer::Typed(QMP_REPLY)).query(&[("arguments", STRING)]);
+static QMP_READ: Described =
+    row("qmp-read", "QmpReadCommand", Answer::Typed(QMP_REPLY)).query(&[("arguments", STRING)]);
 static QMP_WRITE: Described = row("qmp-write", "QmpWriteCommand", Answer::Typed(QMP_REPLY)).body(QMP_ARGUMENTS);
 static QMP_DANGEROUS: Described =
     row("qmp-dangerous", "QmpDangerousCommand", Answer::Typed(QMP_REPLY)).body(QMP_ARGUMENTS);

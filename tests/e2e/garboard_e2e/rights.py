@@ -46,6 +46,7 @@ DRY = "dryRun=All"
 PODS = "/api/v1/namespaces/default/pods"
 RUNS = "/apis/garboard.dev/v1/namespaces/default/machineruns"
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
+MACHINES = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines"
 RUNNING: Object = {"status": {"phase": "Running"}}
 
 
@@ -151,6 +152,11 @@ def drop(caller: Caller, selector: str = "") -> Request:
     return Request(caller, "DELETE", f"{REVISIONS}?{DRY}&labelSelector={quote(selector)}")
 
 
+def end(caller: Caller, machine: str) -> Request:
+    """The deletion of a VirtualMachine."""
+    return Request(caller, "DELETE", f"{MACHINES}/{machine}?{DRY}")
+
+
 # ---- rights that RBAC alone decides
 
 
@@ -215,9 +221,29 @@ def pod(name: str, changed: Object, spec: Object) -> Object:
     return head | {"spec": containers | spec}
 
 
-def virtual(kind: str, name: str, more: Object, **metadata: list[str]) -> Object:
+def virtual(kind: str, name: str, more: Object, **metadata: object) -> Object:
     head = {"apiVersion": "kubevirt.io/v1", "kind": kind, "metadata": {"name": name, "namespace": "default"} | metadata}
     return head | more
+
+
+# What makes of the owner of a machine none of its pool.
+OTHER_OWNERS: tuple[Object, ...] = (
+    {"controller": False},
+    {"apiVersion": "apps/v1", "kind": "ReplicaSet"},
+    {"apiVersion": "example.com/v1"},
+)
+
+
+def of_pool(name: str, **owner: Any) -> Object:
+    """A VirtualMachine that a pool controls, but for what `owner` says."""
+    pool = {
+        "apiVersion": "pool.kubevirt.io/v1beta1",
+        "kind": "VirtualMachinePool",
+        "name": "p",
+        "uid": "9c",
+        "controller": True,
+    }
+    return virtual("VirtualMachine", name, {"spec": {"runStrategy": "Halted"}}, ownerReferences=[pool | owner])
 
 
 LAUNCHER = {"kubevirt.io": "virt-launcher"}
@@ -271,6 +297,7 @@ def make_objects(server: ApiServer) -> None:
         definition(kind, "kubevirt.io", "v1", "v1alpha3")
         for kind in ("VirtualMachine", "VirtualMachineInstance", "KubeVirt")
     ]
+    kinds.append(definition("VirtualMachinePool", "pool.kubevirt.io", "v1beta1", "v1alpha1"))
     # CDI's kind: only one that exists can be asked about.
     kinds.append(definition("DataVolume", "cdi.kubevirt.io", "v1beta1"))
     server.apply(*kinds)
@@ -279,6 +306,7 @@ def make_objects(server: ApiServer) -> None:
     unplaced = virtual("VirtualMachineInstance", "vm-new", {"spec": {"domain": {"devices": {}}}})
     manual = virtual("VirtualMachine", "vm-1", {"spec": {"runStrategy": "Manual"}})
     server.apply(*of_node(1), *of_node(2), new_pod(), unplaced, manual)
+    server.apply(of_pool("p-0"), *(of_pool(f"p-{number}", **owner) for number, owner in enumerate(OTHER_OWNERS, 1)))
     for number in (1, 2):
         address = f"10.244.{number}.9"
         write_status(server, f"pod/pod-{number}", {"podIP": address, "podIPs": [{"ip": address}]})
@@ -329,6 +357,7 @@ POLICIES: dict[str, Request] = {
     "bindings": bind(BOB, {"garboard.dev/order": "2"}),
     "VirtualMachines": asks(EDITOR, {"ready": False}),
     "ControllerRevisions": record(CONTROLLER, "web-1", kind="StatefulSet"),
+    "machines of pools": end(CONTROLLER, "vm-1"),
 }
 
 

@@ -34,6 +34,8 @@ pub(crate) const DASHBOARD_SELECTOR: &str = "app.kubernetes.io/name=garboard,app
 pub(crate) const AGENT_SELECTOR: &str = "app.kubernetes.io/name=garboard,app.kubernetes.io/component=node";
 /// Sets of instances, which a cluster with an earlier version does not have.
 pub(crate) const SETS: &str = "virtualmachineinstancereplicasets.kubevirt.io";
+/// Sets of machines, which a cluster with an earlier version does not have either.
+pub(crate) const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 /// Both kinds of machines.
 pub(crate) const MACHINES: &str = "virtualmachines.kubevirt.io,virtualmachineinstances.kubevirt.io";
 

@@ -10,7 +10,7 @@ use super::args::UninstallArgs;
 use super::gather::gather;
 use super::install::check_rights;
 use super::manifest::{self, DashboardOptions, InstallOptions, Object};
-use super::{MACHINES, Progress, SETS, follow};
+use super::{MACHINES, POOLS, Progress, SETS, follow};
 use crate::exit::{self, FAILED, REFUSED, exit_error};
 use crate::failure::Failure;
 use crate::kubectl::{Kubectl, failed};
@@ -64,18 +64,21 @@ pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8>
     Ok(exit::OK)
 }
 
-/// Every machine, every instance and every set of instances: namespace, resource, name.
+/// Every machine, every instance, and every set of either: namespace, resource, name.
 fn machines(kubectl: &Kubectl) -> Result<Vec<(String, &'static str, String)>, Failure> {
     let of_kind = |kinds: &str| match kubectl.get(&[kinds, "-A"]) {
         Err(Failure::NotInstalled(_)) => Ok(Vec::new()),
         other => other,
     };
     let mut all = of_kind(MACHINES)?;
-    all.extend(of_kind(SETS)?);
+    for sets in [SETS, POOLS] {
+        all.extend(of_kind(sets)?);
+    }
     let text = |object: &Value, key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
     let resource = |object: &Value| match object["kind"].as_str() {
         Some("VirtualMachine") => "vm",
         Some("VirtualMachineInstanceReplicaSet") => "vmirs",
+        Some("VirtualMachinePool") => "vmpool",
         Some(_) | None => "vmi",
     };
     Ok(all.iter().map(|object| (text(object, "namespace"), resource(object), text(object, "name"))).collect())
@@ -97,11 +100,12 @@ fn refusal(machines: &[(String, &str, String)]) -> String {
     )
 }
 
-/// Machines and sets before instances, or the former would create the latter again.
+/// Pools before machines, machines and sets before instances, or the former would create the latter again.
 fn delete_machines(kubectl: &Kubectl, machines: &[(String, &str, String)], timeout: u64) -> anyhow::Result<()> {
     let namespaces: BTreeSet<&String> = machines.iter().map(|(namespace, _, _)| namespace).collect();
-    let has_sets = machines.iter().any(|(_, resource, _)| *resource == "vmirs");
-    let kinds = has_sets.then_some(SETS).into_iter();
+    let has = |wanted: &str| machines.iter().any(|(_, resource, _)| *resource == wanted);
+    let sets = [("vmpool", POOLS), ("vmirs", SETS)].into_iter().filter(|(resource, _)| has(resource));
+    let kinds = sets.map(|(_, kind)| kind);
     for kind in kinds.chain(["virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"]) {
         for namespace in &namespaces {
             kubectl.within(namespace).run(&["delete", kind, "--all", "--wait=false"]).map_err(failed)?;

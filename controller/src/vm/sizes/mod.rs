@@ -12,6 +12,7 @@ use std::time::Duration;
 use garboard_api::cluster::ReferencePolicy;
 use garboard_api::conditions::Reason;
 use garboard_api::instancetype::{Matcher, Role, Sizing, expanded, revision, sized};
+use garboard_api::metadata::label;
 use garboard_api::v1::{InstancetypeStatusRef, VirtualMachineStatus, non_empty};
 use garboard_api::{ClusterConfig, Kind, Phase, RunStrategy, VirtualMachine, VirtualMachineInstance, merge, vmi_of};
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -182,11 +183,14 @@ fn copy(world: &World, matcher: &Matcher<'_>, found: &Found, decision: &mut Deci
 fn make(world: &World, kind: Kind, object: &Value, decision: &mut Decision) -> Option<String> {
     let made = revision::of(world.vm.metadata.name.as_deref()?, kind, object)?;
     let name = made.name.clone();
+    let mut labels = made.labels;
+    // By which all of them are found where they do not go with the machine.
+    labels.extend(world.vm.metadata.uid.clone().map(|uid| (label::COPY_FOR.to_owned(), uid)));
     let object = ControllerRevision {
         metadata: ObjectMeta {
             name: Some(made.name),
             namespace: world.vm.metadata.namespace.clone(),
-            labels: Some(made.labels),
+            labels: Some(labels),
             // As of its instance: the machine.
             owner_references: vmi_of(&world.vm).metadata.owner_references,
             ..ObjectMeta::default()

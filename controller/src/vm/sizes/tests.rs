@@ -97,7 +97,9 @@ fn a_copy_is_kept_before_the_first_start_and_not_again() {
     assert_eq!(names(&decision), [format!("keep {COPY}")]);
     let Step::KeepCopy { object } = &decision.steps[0] else { panic!("no copy") };
     let written = serde_json::to_value(object).unwrap();
-    assert_eq!(written["metadata"]["labels"]["instancetype.kubevirt.io/object-uid"], "7f");
+    let labels = &written["metadata"]["labels"];
+    assert_eq!(labels["instancetype.kubevirt.io/object-uid"], "7f");
+    assert_eq!(labels["garboard.dev/copy-for"], "vm-uid");
     assert_eq!(written["metadata"]["ownerReferences"][0]["uid"], "vm-uid");
     assert_eq!(written["data"]["spec"]["cpu"]["guest"], 2);
     let status = serde_json::to_value(&decision.status.instancetype_ref).unwrap();

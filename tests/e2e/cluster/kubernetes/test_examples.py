@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from garboard_e2e.cluster import volumes
-from garboard_e2e.cluster.examples import CLAIMS, IMAGES, NOT_HERE, PRINTS, with_accelerator
+from garboard_e2e.cluster.examples import CLAIMS, IMAGES, MACHINES, NOT_HERE, PRINTS, with_accelerator
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.places import EXAMPLES
 
@@ -30,15 +30,22 @@ def example(
 
 def test_an_example_runs(kube: Kube, example: pathlib.Path) -> None:
     """Applied, Running, Ready, seen in the guest's output, and gone when the file is deleted."""
-    kind, _, name = example.stem.partition("-")
+    kind, _, of_file = example.stem.partition("-")
+    names = MACHINES.get(example.stem, [of_file])
     kube.apply(*with_accelerator(kube, example))
     try:
-        kube.wait("phase Running", lambda: kube.phase(name) == "Running")
-        if kind == "vm":
-            kube.shows(name, "Running")
-        kube.prints(name, PRINTS[example.stem])
-        kube.kubectl("wait", "--for=condition=Ready", f"{kind}/{name}", "--timeout=180s")
+        for name in names:
+            runs(kube, "vmi" if kind == "vmi" else "vm", name, PRINTS[example.stem])
     finally:
-        kube.will_go(name)
+        kube.will_go(*names)
         kube.kubectl("delete", "-f", example, "--wait=false")
-        kube.is_gone(name)
+        for name in names:
+            kube.is_gone(name)
+
+
+def runs(kube: Kube, kind: str, name: str, pattern: str) -> None:
+    kube.wait("phase Running", lambda: kube.phase(name) == "Running")
+    if kind == "vm":
+        kube.shows(name, "Running")
+    kube.prints(name, pattern)
+    kube.kubectl("wait", "--for=condition=Ready", f"{kind}/{name}", "--timeout=180s")

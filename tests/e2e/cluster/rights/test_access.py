@@ -17,6 +17,7 @@ Users = dict[str, Verbs]
 
 OWNED: Users = {ADMIN: VERBS, EDITOR: VERBS - {"deletecollection"}, VIEWER: READ}
 SEEN: Users = {ADMIN: READ, EDITOR: READ, VIEWER: READ}
+SCALED: Users = dict.fromkeys((ADMIN, EDITOR), frozenset(("get", "update", "patch")))
 KINDS: dict[str, dict[str, Users]] = {
     "kubevirt.io": {
         "virtualmachines": OWNED,
@@ -27,9 +28,7 @@ KINDS: dict[str, dict[str, Users]] = {
         "kubevirts": dict.fromkeys((EDITOR, VIEWER, DEFAULT), LOOK),
         "virtualmachineinstancepresets": OWNED,
         "virtualmachineinstancereplicasets": OWNED,
-        "virtualmachineinstancereplicasets/scale": dict.fromkeys(
-            (ADMIN, EDITOR), frozenset(("get", "update", "patch"))
-        ),
+        "virtualmachineinstancereplicasets/scale": SCALED,
         "virtualmachineinstancemigrations": SEEN | {MIGRATOR: VERBS},
     },
     "snapshot.kubevirt.io": {
@@ -40,7 +39,10 @@ KINDS: dict[str, dict[str, Users]] = {
     "export.kubevirt.io": {"virtualmachineexports": OWNED},
     "clone.kubevirt.io": {"virtualmachineclones": OWNED},
     "instancetype.kubevirt.io": {"virtualmachineinstancetypes": OWNED, "virtualmachinepreferences": OWNED},
-    "pool.kubevirt.io": {"virtualmachinepools": OWNED},
+    "pool.kubevirt.io": {
+        "virtualmachinepools": OWNED,
+        "virtualmachinepools/scale": SCALED,
+    },
     "migrations.kubevirt.io": {"migrationpolicies": SEEN},
     # Made by agents, and changed by nobody.
     "garboard.dev": {"machineruns": {HISTORIAN: READ | {"delete"}}},

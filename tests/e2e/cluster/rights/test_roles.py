@@ -6,6 +6,7 @@ from garboard_e2e.api_server import ApiServer
 from garboard_e2e.rights import AGENT, CONTROLLER, EDITOR, Right
 
 INSTANCES, MACHINES = "virtualmachineinstances.kubevirt.io", "virtualmachines.kubevirt.io"
+POOLS = "virtualmachinepools.pool.kubevirt.io"
 EVENTS, LEASES = "events.events.k8s.io", "leases.coordination.k8s.io"
 CLAIMS, REVISIONS = "persistentvolumeclaims", "controllerrevisions.apps"
 SIZES = "virtualmachineinstancetypes.instancetype.kubevirt.io"
@@ -29,6 +30,11 @@ GIVEN = {
     "agent: writes events": Right(AGENT, "create", EVENTS, "default"),
     "controller: makes pods": Right(CONTROLLER, "create", "pods", "default"),
     "controller: makes machines": Right(CONTROLLER, "create", INSTANCES, "default"),
+    # Those of pools: test_pools.py.
+    "controller: makes VirtualMachines": Right(CONTROLLER, "create", MACHINES, "default"),
+    "controller: deletes VirtualMachines": Right(CONTROLLER, "delete", MACHINES, "default"),
+    "controller: sees pools": Right(CONTROLLER, "watch", POOLS),
+    "controller: writes the status of pools": Right(CONTROLLER, "patch", POOLS, "default", "status"),
     "controller: makes claims": Right(CONTROLLER, "create", CLAIMS, "default"),
     "controller: watches claims": Right(CONTROLLER, "watch", CLAIMS),
     "controller: its webhooks' certificates": Right(CONTROLLER, "update", "secrets/garboard-webhook", "garboard"),
@@ -115,7 +121,11 @@ NOT_GIVEN = {
     "controller: no events of the old kind": Right(CONTROLLER, "create", "events", "default"),
     "controller: replaces no virtualmachines": Right(CONTROLLER, "update", MACHINES, "default"),
     "controller: replaces no virtualmachineinstances": Right(CONTROLLER, "update", INSTANCES, "default"),
-    "controller: deletes no VirtualMachine": Right(CONTROLLER, "delete", MACHINES, "default"),
+    "controller: deletes not many VirtualMachines at once": Right(CONTROLLER, "deletecollection", MACHINES, "default"),
+    **{
+        f"controller: no {verb} of a pool": Right(CONTROLLER, verb, POOLS, "default")
+        for verb in ("create", "update", "patch", "delete")
+    },
     "controller: makes no DataVolumes itself": Right(CONTROLLER, "create", "datavolumes.cdi.kubevirt.io", "default"),
     "controller: no other APIService": Right(CONTROLLER, "patch", f"{SERVICES}/v1.apps"),
     "controller: no other ConfigMap": Right(CONTROLLER, "get", "configmaps/other", "kube-system"),

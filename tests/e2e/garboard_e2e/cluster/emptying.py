@@ -48,8 +48,11 @@ def delete(cluster: Cluster, *what: str) -> None:
 
 def machines_go(cluster: Cluster) -> None:
     """While there are controllers that end them in order."""
-    served = cluster.kubectl("api-resources", "--api-group=kubevirt.io", "-o", "name", namespace=None).split()
+    groups = ("kubevirt.io", "pool.kubevirt.io")
+    asked = [("api-resources", f"--api-group={group}", "-o", "name") for group in groups]
+    served = {kind for each in asked for kind in cluster.kubectl(*each, namespace=None).split()}
     for kind in (
+        "virtualmachinepools.pool.kubevirt.io",
         "virtualmachines.kubevirt.io",
         "virtualmachineinstancereplicasets.kubevirt.io",
         "virtualmachineinstances.kubevirt.io",

@@ -23,7 +23,10 @@ PRINTS = {
     "vm-pvc": ADDRESS,
     FIRMWARE: "garboard-boot: counted",
     "vmi-minimal": "garboard-hello: userspace",
+    "vmpool-web": "garboard-hello: httpd",
 }
+# Machines that a pool makes.
+MACHINES = {"vmpool-web": ["web-0", "web-1"]}
 # Why a file is not for this cluster; the reason is printed.
 NOT_HERE = {
     "vm-debian-cloudinit": "its guest takes a quarter of an hour where vCPUs are interpreted;"
@@ -43,7 +46,15 @@ def with_accelerator(kube: Kube, path: pathlib.Path) -> list[Object]:
         text = text[end:].strip()
     runs_as_it_is = path.stem == FIRMWARE and os.path.exists("/dev/kvm")
     for each in items:
-        holder = each["spec"]["template"] if each["kind"] == "VirtualMachine" else each
         if each["kind"].startswith("VirtualMachine") and not runs_as_it_is:
-            holder.setdefault("metadata", {}).setdefault("annotations", {}).update(TCG)
+            holder(each).setdefault("metadata", {}).setdefault("annotations", {}).update(TCG)
     return items
+
+
+def holder(each: Object) -> Object:
+    """What has the annotations of the instances."""
+    if each["kind"] == "VirtualMachineInstance":
+        return each
+    whole = each["spec"]["virtualMachineTemplate"] if each["kind"] == "VirtualMachinePool" else each
+    found: Object = whole["spec"]["template"]
+    return found

@@ -70,6 +70,7 @@ def held(kube: Kube) -> list[tuple[str, str, str]]:
     """Kind, namespace and name of each machine that is left."""
     found = []
     for kind in (
+        "virtualmachinepools.pool.kubevirt.io",
         "virtualmachines.kubevirt.io",
         "virtualmachineinstancereplicasets.kubevirt.io",
         "virtualmachineinstances.kubevirt.io",
