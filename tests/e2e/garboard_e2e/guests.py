@@ -13,6 +13,8 @@ ALPINE, CIRROS = "registry.garboard.dev/hello-alpine:1", "registry.garboard.dev/
 FEDORA = "registry.garboard.dev/debian-as-fedora:12"
 # No guest: what a pod of KubeVirt's functional tests has, a shell and a few commands.
 TOOLS = "registry.garboard.dev/reference-tools:1"
+# No guest: the name server of their cluster.
+NAMES = "registry.garboard.dev/reference-dns:1"
 DEBIAN, BOOTSECTOR = "registry.garboard.dev/debian:12", "registry.garboard.dev/bootsector:1"
 # The script, and its arguments, that makes the image of a reference.
 RECIPES = {
@@ -22,6 +24,7 @@ RECIPES = {
     CIRROS: ["guest-hello", "cirros"],
     FEDORA: ["guest-debian", "fedora"],
     TOOLS: ["reference-tools"],
+    NAMES: ["reference-dns"],
     DEBIAN: ["guest-debian"],
     BOOTSECTOR: ["guest-bootsector"],
 }

@@ -3,10 +3,10 @@
 import json
 import pathlib
 import re
-import struct
 
 import pytest
 
+from garboard_e2e.cluster import emptying
 from garboard_e2e.outcome import Failure
 from garboard_e2e.places import REPOSITORY
 from garboard_e2e.reference import __main__ as program
@@ -196,33 +196,34 @@ def test_namespaces_of_every_process_are_the_suites() -> None:
     assert [name for name in names if NAMESPACES.fullmatch(name)] == names[:2]
 
 
-def query(name: str, kind: int) -> bytes:
-    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
-    return struct.pack("!HHHHHH", 7, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack("!HH", kind, dns.INTERNET)
+def test_the_name_server_is_where_kubelets_send_pods_and_called_as_the_suite_looks_for_it() -> None:
+    layout = (REPOSITORY / "tests/cluster/src/layout.rs").read_text()
+    host = re.search(r"HOST_ADDRESS: Ipv4Addr = Ipv4Addr::new\(([\d, ]+)\)", layout)
+    service, deployment = dns.service(), dns.deployment()
+    assert host and service["spec"]["externalIPs"] == [host[1].replace(", ", ".")]
+    # tests/flags/flags.go: dns-service-name, dns-service-namespace.
+    assert (service["metadata"]["name"], service["metadata"]["namespace"]) == ("kube-dns", "kube-system")
+    assert service["spec"]["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    assert {(port["port"], port["protocol"]) for port in service["spec"]["ports"]} == {(53, "UDP"), (53, "TCP")}
 
 
-def test_names_are_answered_as_a_resolver_reads_them() -> None:
-    asked = query("web.shop.svc.cluster.local", dns.A)
-    assert dns.question(asked) == ("web.shop.svc.cluster.local", dns.A, len(asked))
-    known = dns.answer(asked, ["10.96.0.7"])
-    assert struct.unpack_from("!HHHH", known) == (7, 0x8500, 1, 1)
-    assert known[12 : len(asked)] == asked[12:]
-    assert known.endswith(bytes([10, 96, 0, 7]))
-    assert struct.unpack_from("!HHHH", dns.answer(asked, None)) == (7, 0x8503, 1, 0)
-    # An address of the other family: the name is known, and has none.
-    assert struct.unpack_from("!HHHH", dns.answer(query("web.shop.svc.cluster.local", 28), ["10.96.0.7"])) == (
-        7,
-        0x8500,
-        1,
-        0,
-    )
+def test_the_name_server_has_each_plugin_that_its_corefile_names() -> None:
+    imported = re.findall(r"/plugin/(\w+)\"", (REPOSITORY / "tests/reference/coredns/main.go").read_text())
+    assert sorted(imported) == sorted(set(re.findall(r"(?m)^    (\w+)", dns.COREFILE)))
+
+
+def test_a_cluster_that_is_emptied_has_no_name_server() -> None:
+    option, label = emptying.OF_NAME_SERVER
+    kinds = emptying.NAME_SERVER_KINDS.split(",")
+    for each in dns.objects():
+        assert f"{each['kind'].lower()}s" in kinds
+        assert label in [f"{name}={value}" for name, value in each["metadata"]["labels"].items()]
+    assert option == "-l"
 
 
 def test_the_world_outside_of_the_cluster_has_one_name() -> None:
-    server = dns.NameServer.__new__(dns.NameServer)
-    assert server.addresses(dns.OUTSIDE) == [dns.ADDRESS]
-    assert server.addresses("google.com") is None
     assert suite.OUTSIDE == ("-conn-check-ipv4-address", dns.ADDRESS, "-conn-check-dns", dns.OUTSIDE)
+    assert re.search(rf'template IN A {dns.OUTSIDE} {{\s+answer "{{{{ .Name }}}} \d+ IN A {dns.ADDRESS}"', dns.COREFILE)
 
 
 def test_the_pages_are_what_the_results_say() -> None:

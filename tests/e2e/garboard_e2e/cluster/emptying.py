@@ -18,6 +18,9 @@ WHOLE_KINDS = (
 # Of these Kubernetes has some of its own.
 INSTALLED_KINDS = ("clusterrolebindings", "clusterroles", "flowschemas", "priorityclasses")
 OF_GARBOARD = ("-l", "app.kubernetes.io/name=garboard")
+# The name server that KubeVirt's functional tests have around them (reference/dns.py).
+NAME_SERVER_KINDS = "deployments,services,configmaps,serviceaccounts,clusterrolebindings,clusterroles"
+OF_NAME_SERVER = ("-l", "k8s-app=kube-dns")
 LABELS_OF_GARBOARD = ("kubevirt.io", "garboard.dev")
 # How long each step may take, in seconds: where it takes longer, another cluster is made sooner.
 STEP = 90
@@ -38,6 +41,7 @@ def empty(cluster: Cluster, nodes: int) -> None:
         delete(cluster, kind, *OF_GARBOARD)
     # The one part of an installation that is in another namespace than its own (deploy/base/controller-rbac.yaml).
     delete(cluster, "rolebindings", "--namespace", "kube-system", *OF_GARBOARD)
+    name_server_goes(cluster)
     for node in nodes_as_new(cluster, nodes):
         cluster.kubectl("label", "node", *node, namespace=None)
 
@@ -59,6 +63,11 @@ def machines_go(cluster: Cluster) -> None:
     ):
         if kind in served:
             delete(cluster, kind, "--all", "--all-namespaces")
+
+
+def name_server_goes(cluster: Cluster) -> None:
+    """With its pods."""
+    delete(cluster, NAME_SERVER_KINDS, "--namespace", "kube-system", "--cascade=foreground", *OF_NAME_SERVER)
 
 
 def namespaces(cluster: Cluster) -> list[str]:

@@ -1,93 +1,145 @@
-"""A name server for pods of a test cluster, which has none: the addresses of Services, of pods that have a host
-name and a subdomain, and of one name outside of the cluster. Follows RFC 1035; answers A, and nothing to other
-types."""
+"""CoreDNS on a test cluster, which has no name server of its own: names of Services and of pods, and one name outside
+of the cluster. The objects are called as kubeadm calls them: the functional tests look for the Service by its name."""
 
 import contextlib
-import ipaddress
-import socket
-import struct
-import threading
 
+from ..cluster.emptying import name_server_goes
 from ..cluster.kube import Kube
+from ..cluster.names import INSTALLED_IN, Object
+from ..guests import NAMES
 from ..outcome import Failure
+from ..patience import PATIENCE
+from .preparation import OPERATOR, load_images
 
-# Where kubelets send pods (tests/cluster/src/config/kubelet.rs), and the only domain that is known.
-ADDRESS, DOMAIN = "172.30.0.1", "svc.cluster.local"
+NAMESPACE, ACCOUNT, SERVICE = "kube-system", "coredns", "kube-dns"
+# `emptying` removes by it what a run that was interrupted left.
+LABELS = {"k8s-app": SERVICE}
+# Of the addresses that the API server gives to no other Service by itself; that of kubeadm.
+CLUSTER_ADDRESS = "10.96.0.10"
+# The host. Kubelets send pods there (tests/cluster/src/config/kubelet.rs), where nothing listens: kube-proxy brings
+# what is sent to the port of the Service to it.
+ADDRESS, DOMAIN = "172.30.0.1", "cluster.local"
 # What stands for the rest of the world, which the cluster does not reach: the host, outside of all nodes and pods.
 OUTSIDE = "outside.example"
-A, INTERNET, NO_SUCH_NAME = 1, 1, 3
-LIFETIME = 1
+RBAC = "rbac.authorization.k8s.io"
+# Two servers, for in one of them CoreDNS asks `template` before `kubernetes`. Nothing is forwarded: nodes have an empty
+# resolv.conf, and no way to the Internet.
+COREFILE = f"""\
+{DOMAIN} in-addr.arpa ip6.arpa {{
+    errors
+    health
+    ready
+    kubernetes {DOMAIN} in-addr.arpa ip6.arpa {{
+        pods insecure
+    }}
+}}
+. {{
+    errors
+    template IN A {OUTSIDE} {{
+        answer "{{{{ .Name }}}} 5 IN A {ADDRESS}"
+    }}
+    template ANY ANY {OUTSIDE} {{
+        rcode NOERROR
+    }}
+    template ANY ANY {{
+        rcode NXDOMAIN
+    }}
+}}
+"""
 
 
-def question(packet: bytes) -> tuple[str, int, int]:
-    """Name, type and length of the first question, header included."""
-    labels, at = [], 12
-    while (length := packet[at]) != 0:
-        labels.append(packet[at + 1 : at + 1 + length].decode("ascii").lower())
-        at += 1 + length
-    kind, _ = struct.unpack_from("!HH", packet, at + 1)
-    return ".".join(labels), kind, at + 5
+def labelled(version: str, kind: str, name: str, namespace: str | None, content: Object) -> Object:
+    metadata = {"name": name, "labels": LABELS} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": version, "kind": kind, "metadata": metadata} | content
 
 
-def answer(packet: bytes, addresses: list[str] | None) -> bytes:
-    """The reply to a query; without addresses the name is unknown."""
-    _, kind, length = question(packet)
-    records = b""
-    if kind == A:
-        for address in addresses or []:
-            data = ipaddress.IPv4Address(address).packed
-            records += struct.pack("!HHHIH", 0xC00C, A, INTERNET, LIFETIME, len(data)) + data
-    # An authoritative response; the query's wish for recursion is repeated.
-    recursion = struct.unpack_from("!H", packet, 2)[0] & 0x0100
-    flags = 0x8400 | recursion | (NO_SUCH_NAME if addresses is None else 0)
-    count = len(addresses or []) if kind == A else 0
-    return packet[:2] + struct.pack("!HHHHH", flags, 1, count, 0, 0) + packet[12:length] + records
+def rights() -> list[Object]:
+    """An account that sees what has names."""
+    name, seen = f"system:{ACCOUNT}", ["list", "watch"]
+    account = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
+    rules = [
+        {"apiGroups": [""], "resources": ["services", "namespaces"], "verbs": seen},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": seen},
+    ]
+    role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
+    return [
+        labelled("v1", "ServiceAccount", ACCOUNT, NAMESPACE, {}),
+        labelled(f"{RBAC}/v1", "ClusterRole", name, None, {"rules": rules}),
+        labelled(f"{RBAC}/v1", "ClusterRoleBinding", name, None, {"roleRef": role, "subjects": [account]}),
+    ]
+
+
+def container() -> Object:
+    return {
+        "name": "coredns",
+        "image": NAMES,
+        "imagePullPolicy": "Never",
+        "args": ["-conf", "/etc/coredns/Corefile"],
+        "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}, "limits": {"memory": "170Mi"}},
+        "ports": [{"containerPort": 53, "protocol": protocol} for protocol in ("UDP", "TCP")],
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8181}, "periodSeconds": 2},
+        "livenessProbe": {"httpGet": {"path": "/health", "port": 8080}, "failureThreshold": 12},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [{"name": "config", "mountPath": "/etc/coredns", "readOnly": True}],
+    }
+
+
+def deployment() -> Object:
+    """One on each of two nodes, whatever tests do to one of them."""
+    apart = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+    pod = {
+        "serviceAccountName": ACCOUNT,
+        "priorityClassName": "system-cluster-critical",
+        "dnsPolicy": "Default",
+        "tolerations": [{"operator": "Exists"}],
+        "topologySpreadConstraints": [apart | {"labelSelector": {"matchLabels": LABELS}}],
+        "containers": [container()],
+        "volumes": [{"name": "config", "configMap": {"name": ACCOUNT}}],
+    }
+    template = {"metadata": {"labels": LABELS}, "spec": pod}
+    spec = {"replicas": 2, "selector": {"matchLabels": LABELS}, "template": template}
+    return labelled("apps/v1", "Deployment", ACCOUNT, NAMESPACE, {"spec": spec})
+
+
+def service() -> Object:
+    """Its second address is the one that pods have in their resolv.conf."""
+    ports = [
+        {"name": f"dns-{protocol.lower()}", "port": 53, "targetPort": 53, "protocol": protocol}
+        for protocol in ("UDP", "TCP")
+    ]
+    spec = {"clusterIP": CLUSTER_ADDRESS, "externalIPs": [ADDRESS], "selector": LABELS, "ports": ports}
+    return labelled("v1", "Service", SERVICE, NAMESPACE, {"spec": spec})
+
+
+def objects() -> list[Object]:
+    settings = labelled("v1", "ConfigMap", ACCOUNT, NAMESPACE, {"data": {"Corefile": COREFILE}})
+    return [*rights(), settings, deployment(), service()]
 
 
 class NameServer:
-    """On UDP, until it is left."""
+    """There, and asked by pods, until it is left."""
 
     def __init__(self, kube: Kube) -> None:
         self.kube = kube
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.settimeout(0.5)
-        self.is_over = False
-        self.thread = threading.Thread(target=self.serve, daemon=True)
 
     def __enter__(self) -> "NameServer":
-        self.socket.bind((ADDRESS, 53))
-        self.thread.start()
+        load_images(self.kube, [NAMES])
+        self.kube.apply(*objects(), namespace=None)
+        ready = ["rollout", "status", f"deployment/{ACCOUNT}", f"--timeout={PATIENCE:.0f}s"]
+        self.kube.kubectl(*ready, namespace=NAMESPACE)
+        for name in (f"kubernetes.default.svc.{DOMAIN}", OUTSIDE):
+            self.await_answer(name)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.is_over = True
-        self.thread.join()
-        self.socket.close()
+        with contextlib.suppress(Failure):
+            name_server_goes(self.kube)
 
-    def serve(self) -> None:
-        while not self.is_over:
-            with contextlib.suppress(TimeoutError, Failure, OSError, ValueError, IndexError, struct.error):
-                packet, client = self.socket.recvfrom(512)
-                self.socket.sendto(answer(packet, self.addresses(question(packet)[0])), client)
-
-    def addresses(self, name: str) -> list[str] | None:
-        """Of `SERVICE.NAMESPACE.svc.cluster.local`, or of a pod's `HOSTNAME.SUBDOMAIN.svc.cluster.local`, where a
-        namespace may come before the domain; of `OUTSIDE`."""
-        if name == OUTSIDE:
-            return [ADDRESS]
-        labels = name.removesuffix(f".{DOMAIN}").split(".")
-        if not name.endswith(f".{DOMAIN}") or len(labels) not in (2, 3):
-            return None
-        first, second = labels[:2]
-        if len(labels) == 2:
-            for service in self.kube.items("services", "-A", namespace=None):
-                if (service["metadata"]["name"], service["metadata"]["namespace"]) == (first, second):
-                    address = service["spec"].get("clusterIP", "None")
-                    return [] if address == "None" else [address]
-        found = []
-        for pod in self.kube.items("pods", "-A", namespace=None):
-            spec = pod["spec"]
-            is_it = (spec.get("hostname"), spec.get("subdomain")) == (first, second)
-            if is_it and labels[2:] in ([], [pod["metadata"]["namespace"]]) and pod["status"].get("podIP"):
-                found.append(pod["status"]["podIP"])
-        return found or None
+    def await_answer(self, name: str) -> None:
+        """To a pod, which asks where its resolv.conf says."""
+        ask = ["exec", f"deployment/{OPERATOR}", "--", "nslookup", name]
+        self.kube.ask_until(f"a pod finds {name}", lambda: self.kube.tried(*ask, namespace=INSTALLED_IN))

@@ -57,14 +57,23 @@ def definitions(program: pathlib.Path, kube: Kube) -> list[Object]:
     return found
 
 
-def load_images(kube: Kube, without: Collection[str]) -> None:
-    """On each node that has not got them, under the names that the tests ask for; `without` are those of ours that no
-    test wants."""
-    wanted = {name: image for name, image in IMAGES.items() if image not in without}
-    for node in (each["metadata"]["name"] for each in kube.items("nodes", namespace=None)):
+def nodes(kube: Kube) -> list[str]:
+    return [each["metadata"]["name"] for each in kube.items("nodes", namespace=None)]
+
+
+def load_images(kube: Kube, images: Collection[str]) -> None:
+    """On each node that has not got them."""
+    for node in nodes(kube):
         present = kube.inside(node, "ctr", "--namespace", "k8s.io", "images", "list", "--quiet").split()
-        for image in sorted(set(wanted.values()) - set(present)):
+        for image in sorted(set(images) - set(present)):
             kube.load(layout(image))
+
+
+def name_images(kube: Kube, without: Collection[str]) -> None:
+    """Ours are on each node under the names that the tests ask for; `without` are those that no test wants."""
+    wanted = {name: image for name, image in IMAGES.items() if image not in without}
+    load_images(kube, wanted.values())
+    for node in nodes(kube):
         for name, image in wanted.items():
             theirs = f"{PREFIX}/{name}:{TAG}"
             kube.inside(node, "ctr", "--namespace", "k8s.io", "images", "tag", "--force", image, theirs)
@@ -75,7 +84,7 @@ def prepare(kube: Kube, programs: pathlib.Path, without: Collection[str]) -> Non
     kinds = definitions(programs / "definitions", kube)
     missing = {"apiVersion": "v1", "kind": "List", "items": kinds}
     kube.kubectl("apply", "--server-side", "-f", "-", text=json.dumps(missing), namespace=None)
-    load_images(kube, without)
+    name_images(kube, without)
     kube.apply(operator(), namespace=None)
     # These guests are Linux, which a KVM that interprets its code would not boot in time.
     emulated = {"spec": {"configuration": {"developerConfiguration": {"useEmulation": True}}}}
