@@ -91,8 +91,8 @@ pub(super) const VOLUMES: &[Line] = &[
     both("volumes[].ephemeral", "persistentVolumeClaim", Fate::Handed(SOURCE)),
     read("volumes[].hostDisk", "capacity path shared type", SOURCE),
     Line {
-        under: "volumes[].iscsi",
-        fields: "iqn lun secretRef targetPortal",
+        under: "volumes[]",
+        fields: "iscsi",
         cluster: Fate::Read(SOURCE),
         bare_host: warned(
             When::Filled,

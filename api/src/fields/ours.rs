@@ -8,7 +8,6 @@ pub const OURS: &[(&str, &str)] = &[
     // What the first start decided: KubeVirt keeps it in files of libvirt.
     ("VirtualMachine", "status.storedMachine"),
     // The disk of the first objects, which QEMU opens over the network.
-    ("VirtualMachine", "spec.template.spec.volumes[].iscsi"),
     ("VirtualMachineInstance", "spec.volumes[].iscsi"),
     ("VirtualMachineInstance", "status.storedMachine"),
     ("VirtualMachineInstance", "status.supervisor"),

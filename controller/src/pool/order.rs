@@ -82,7 +82,7 @@ mod tests {
         member
             .state
             .template_labels
-            .insert("parity".to_owned(), if number % 2 == 0 { "even" } else { "odd" }.to_owned());
+            .insert("parity".to_owned(), if number.is_multiple_of(2) { "even" } else { "odd" }.to_owned());
         member.state.node_selector.insert("size".to_owned(), number.to_string());
         member
     }

@@ -148,7 +148,7 @@ fn parameters_of_the_query_are_listed_with_their_types() {
         ("vnc", vec![("preserveSession", "boolean")]),
         ("vnc/screenshot", vec![("moveCursor", "boolean")]),
         ("screendump", vec![("moveCursor", "boolean")]),
-        ("qmp-read/{command}", vec![("arguments", "string")]),
+        ("qmp-read/query-block", vec![("arguments", "string")]),
     ]);
     for document in documents() {
         for Operation { path, operation, .. } in operations(&document) {
