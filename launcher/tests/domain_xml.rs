@@ -63,7 +63,6 @@ fn in_one_vocabulary(fact: String) -> Option<String> {
     if is_left_out.iter().any(|start| fact.starts_with(start)) || fact.ends_with(": address") {
         return None;
     }
-    let fact = fact.replace("disk disk-", "disk ").replace("interface nic-", "interface ");
     Some(match fact.as_str() {
         // One says it of the CPU, the other of features and timers.
         "cpu kvm=off" => "feature kvm on".to_owned(),
@@ -90,7 +89,11 @@ fn a_domain_says_of_a_machine_what_it_is() {
     for case in cases().into_iter().filter(|case| case.stored_from.is_none()) {
         let (plan, machine) = plan_machine(&case.vmi, &case.facts, &case.options, None).unwrap();
         let ours = common(domain::of_machine(&plan, &machine));
-        let written = common(domain::of_domain(&xml(&plan)));
+        // Aliases are QEMU's IDs, in which the name of a disk or an interface stands behind its kind.
+        let written = domain::of_domain(&xml(&plan)).into_iter();
+        let written =
+            written.map(|fact| fact.replacen("disk disk-", "disk ", 1).replacen("interface nic-", "interface ", 1));
+        let written = common(written.collect());
         assert!(ours.len() > 10, "{}: {ours:?}", case.name);
         wrong.extend(ours.difference(&written).map(|fact| format!("{}: not written: {fact}", case.name)));
         wrong.extend(written.difference(&ours).map(|fact| format!("{}: written in excess: {fact}", case.name)));

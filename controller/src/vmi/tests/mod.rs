@@ -333,7 +333,8 @@ fn a_start_that_takes_long_is_reported_step_by_step() {
 #[test]
 fn a_machine_that_is_larger_than_any_can_be_has_no_node() {
     let mut world = world(json!([]));
-    world.vmi.spec.domain.cpu.get_or_insert_default().sockets = Some(1_000_000);
+    let cpu = world.vmi.spec.domain.cpu.get_or_insert_default();
+    (cpu.sockets, cpu.max_sockets) = (Some(1_000_000), Some(1_000_000));
     let decision = decide(&world);
     assert_eq!(condition(&decision, "PodScheduled"), Some(("False", "Unschedulable")));
     assert_eq!(condition(&decision, "Synchronized"), Some(("False", "FailedCreate")));
