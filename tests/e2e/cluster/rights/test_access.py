@@ -144,13 +144,15 @@ OF_GARBOARD = ("get", "clusterroles", "-l", "app.kubernetes.io/name=garboard", "
 AGGREGATION = "rbac.authorization.k8s.io/aggregate-to-"
 # Of the installation itself: test_roles.py.
 OWN = {"garboard-controller", "garboard-node", "garboard-datavolumes"}
+# About no object: for the account of a Prometheus.
+OF_PATHS = {"garboard-metrics-reader": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]}
 # Bound to all authenticated users.
 FOR_ALL = ("kubevirt.io:default", "instancetype.kubevirt.io:view")
 
 
 def test_no_rule_of_a_role_of_users_is_without_a_row(server: ApiServer) -> None:
     roles = json.loads(server.kubectl(*OF_GARBOARD))["items"]
-    of_users = [role for role in roles if role["metadata"]["name"] not in OWN]
+    of_users = [role for role in roles if role["metadata"]["name"] not in {*OWN, *OF_PATHS}]
     assert {role["metadata"]["name"] for role in of_users} == {*HOLDERS.values(), *FOR_ALL}
     named = {
         f"{group}/{resource}"
@@ -160,6 +162,12 @@ def test_no_rule_of_a_role_of_users_is_without_a_row(server: ApiServer) -> None:
         for resource in rule["resources"]
     }
     assert named <= {f"{row.group}/{row.resource}" for row in ROWS}
+
+
+def test_a_role_about_no_object_is_for_metrics(server: ApiServer) -> None:
+    roles = json.loads(server.kubectl(*OF_GARBOARD))["items"]
+    of_paths = {role["metadata"]["name"]: role["rules"] for role in roles if "nonResourceURLs" in str(role["rules"])}
+    assert of_paths == OF_PATHS
 
 
 def test_these_roles_are_added_to_those_of_kubernetes(server: ApiServer) -> None:

@@ -75,6 +75,7 @@ def test_a_machine_is_read_as_a_domain(machine: Machine, virsh: Virsh) -> None:
     machine.run("pause", machine.name)
     assert virsh.run("domstate", name, "--reason") == "paused (user)\n\n"
     assert rows(virsh.run("list")) == [["1", name, "paused"]]
+    machine.run("stop", "--force", machine.name)
 
 
 def test_qmp_is_answered_and_nothing_is_changed(machine: Machine, virsh: Virsh) -> None:
@@ -91,3 +92,4 @@ def test_qmp_is_answered_and_nothing_is_changed(machine: Machine, virsh: Virsh) 
     virsh.refuses("kubectl garboard stop", "destroy", name)
     virsh.refuses("failed to get domain 'absent'", "domstate", "absent")
     virsh.refuses("unknown command: 'frob'", "frob")
+    machine.run("stop", "--force", machine.name)
