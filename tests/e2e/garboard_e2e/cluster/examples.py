@@ -27,6 +27,8 @@ PRINTS = {
 }
 # Machines that a pool makes.
 MACHINES = {"vmpool-web": ["web-0", "web-1"]}
+# The kinds of examples that start guests.
+OF_GUESTS = ("VirtualMachine", "VirtualMachineInstance", "VirtualMachinePool")
 # Why a file is not for this cluster; the reason is printed.
 NOT_HERE = {
     "vm-debian-cloudinit": "its guest takes a quarter of an hour where vCPUs are interpreted;"
@@ -46,7 +48,7 @@ def with_accelerator(kube: Kube, path: pathlib.Path) -> list[Object]:
         text = text[end:].strip()
     runs_as_it_is = path.stem == FIRMWARE and os.path.exists("/dev/kvm")
     for each in items:
-        if each["kind"].startswith("VirtualMachine") and not runs_as_it_is:
+        if each["kind"] in OF_GUESTS and not runs_as_it_is:
             holder(each).setdefault("metadata", {}).setdefault("annotations", {}).update(TCG)
     return items
 

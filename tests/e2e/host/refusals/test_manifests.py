@@ -114,15 +114,15 @@ def test_validate_tells_everything_at_once(bench: Bench) -> None:
     assert not missing, f"did not name {missing}: {output}"
 
 
-POOL = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "metadata": {"name": "many"}}
+CLONE = {"apiVersion": "clone.kubevirt.io/v1beta1", "kind": "VirtualMachineClone", "metadata": {"name": "many"}}
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}}
-POOL_IS_REFUSED = r"VirtualMachinePool many: kind: .*pool\.kubevirt\.io/v1beta1.*not supported"
+CLONE_IS_REFUSED = r"VirtualMachineClone many: kind: .*clone\.kubevirt\.io/v1beta1.*not supported"
 
 
 @pytest.mark.parametrize(
     "objects,code,wanted",
     [
-        pytest.param([POOL], 2, POOL_IS_REFUSED, id="VirtualMachinePool of pool.kubevirt.io/v1beta1"),
+        pytest.param([CLONE], 2, CLONE_IS_REFUSED, id="VirtualMachineClone of clone.kubevirt.io/v1beta1"),
         pytest.param(
             *([instance(apiVersion="kubevirt.io/v2")], 2, r"apiVersion: `kubevirt\.io/v2` is not a version"),
             id="VirtualMachineInstance of kubevirt.io/v2",
