@@ -1,7 +1,7 @@
 //! The QEMU of each pod, as the node's kernel counts it (proc(5)). A guest that has taken its QEMU over changes nothing of it but the
 //! names of its threads.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 
@@ -59,11 +59,15 @@ pub(super) struct Direction {
     pub(super) dropped: u64,
 }
 
-/// The QEMUs of all pods of this kubelet. A process that has ended meanwhile is left out.
+/// The QEMUs of these pods of this kubelet. A process that has ended meanwhile is left out.
 ///
 /// # Errors
 /// The kernel's error about the list of processes.
-pub(super) fn of_pods(root: &Path, kubelet: &KubeletRoot) -> io::Result<HashMap<PodUid, Process>> {
+pub(super) fn of_pods(
+    root: &Path,
+    kubelet: &KubeletRoot,
+    launchers: &HashSet<PodUid>,
+) -> io::Result<HashMap<PodUid, Process>> {
     let mut found: HashMap<PodUid, Process> = HashMap::new();
     for entry in std::fs::read_dir(root)? {
         let directory = entry?.path();
@@ -72,8 +76,10 @@ pub(super) fn of_pods(root: &Path, kubelet: &KubeletRoot) -> io::Result<HashMap<
         if !is_process || !text(&directory, "comm").is_some_and(|name| name.starts_with(QEMU)) {
             continue;
         }
+        // A pod of anyone may have thousands of processes of that name, with as many threads as it likes: these are not looked at.
         let pod = text(&directory, "cgroup").and_then(|groups| kubelet.pod_of(&groups).ok());
-        if let (Some(pod), Some(process)) = (pod, process(&directory)) {
+        let Some(pod) = pod.filter(|pod| launchers.contains(pod)) else { continue };
+        if let Some(process) = process(&directory) {
             // The one with vCPUs, if there are others of the name.
             let known = found.entry(pod).or_default();
             if known.vcpus.len() <= process.vcpus.len() {
@@ -216,9 +222,10 @@ mod tests {
         // No pod's.
         write(root, "10/comm", "qemu-system-x86\n");
         write(root, "10/cgroup", "0::/user.slice\n");
-        let found = of_pods(root, &KubeletRoot::of(OWN).unwrap()).unwrap();
+        let launcher = PodUid::parse(POD).unwrap();
+        let found = of_pods(root, &KubeletRoot::of(OWN).unwrap(), &HashSet::from([launcher.clone()])).unwrap();
         assert_eq!(found.len(), 1, "{found:?}");
-        let qemu = &found[&PodUid::parse(POD).unwrap()];
+        let qemu = &found[&launcher];
         assert_eq!((qemu.user_seconds, qemu.system_seconds, qemu.resident_bytes), (1.5, 0.5, Some(2 << 20)));
         let [first, second] = qemu.vcpus.as_slice() else { panic!("{qemu:?}") };
         let expected = Vcpu { id: 0, run_seconds: 3.0, delay_seconds: Some(0.5), wait_seconds: 0.25, processors: 5 };
@@ -227,6 +234,9 @@ mod tests {
         let received = Direction { bytes: 100, packets: 10, errors: 1, dropped: 2 };
         let sent = Direction { bytes: 200, packets: 20, errors: 3, dropped: 4 };
         assert_eq!(qemu.links["tap0"], Link { received, sent });
+        let others = HashSet::from([PodUid::parse("22222222-7c1f-4d57-9c5e-6f0c7d6a1b2c").unwrap()]);
+        let found = of_pods(root, &KubeletRoot::of(OWN).unwrap(), &others).unwrap();
+        assert!(found.is_empty(), "it is in no launcher pod: {found:?}");
     }
 
     #[test]
