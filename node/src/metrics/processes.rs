@@ -13,6 +13,8 @@ const QEMU: &str = "qemu";
 const TICKS_PER_SECOND: f64 = 100.0;
 /// Threads of one process that are read: more than the vCPUs of any machine.
 const MOST_THREADS: usize = 2048;
+/// Numbers of vCPUs are below it. A guest that has taken its QEMU over names threads as it likes: each number is a label of its own.
+const MOST_VCPUS: u32 = 2048;
 
 /// One QEMU.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -124,7 +126,7 @@ fn text(directory: &Path, name: &str) -> Option<String> {
 
 /// The number in the name of a vCPU's thread, `CPU 3/KVM` (`debug-threads=on`).
 fn vcpu_number(name: &str) -> Option<u32> {
-    name.strip_prefix("CPU ")?.split('/').next()?.parse().ok()
+    name.strip_prefix("CPU ")?.split('/').next()?.parse().ok().filter(|number: &u32| *number < MOST_VCPUS)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -243,6 +245,7 @@ mod tests {
     fn what_the_kernel_would_not_write_is_nothing() {
         assert_eq!(vcpu_number("CPU x/KVM"), None);
         assert_eq!(vcpu_number("CPU 12/TCG"), Some(12));
+        assert_eq!((vcpu_number("CPU 2047/KVM"), vcpu_number("CPU 2048/KVM")), (Some(2047), None));
         assert!(times("7 (x) S 1").is_none() && scheduled("1").is_none() && resident("VmRSS: x kB").is_none());
         assert_eq!(processors("Cpus_allowed_list:\t3-1"), None);
         assert!(links("tap0: 1 2 3").is_empty());
