@@ -79,8 +79,7 @@ pub async fn stream(
     let code = answer.status();
     if code != StatusCode::SWITCHING_PROTOCOLS {
         let text = whole(answer, LONGEST_STATUS).await?;
-        // To be refused for what one may not, one has to be known.
-        if code != StatusCode::UNAUTHORIZED {
+        if shows_a_token(code) {
             place.becomes_known();
         }
         return refused(request, code.as_u16(), &String::from_utf8_lossy(&text), place);
@@ -97,6 +96,20 @@ pub async fn stream(
         }
     }));
     Ok(switching(accept, protocol))
+}
+
+/// Whether an answer shows that the API server has taken the token: to be refused for what one may not, one has to be known. What is
+/// answered before a token is looked at, by a server that ends or has too much to do, or by a proxy before it, shows nothing. Pure.
+#[must_use]
+pub fn shows_a_token(code: StatusCode) -> bool {
+    let is_before = matches!(
+        code,
+        StatusCode::UNAUTHORIZED
+            | StatusCode::BAD_REQUEST
+            | StatusCode::REQUEST_TIMEOUT
+            | StatusCode::TOO_MANY_REQUESTS
+    );
+    code.is_success() || (code.is_client_error() && !is_before)
 }
 
 /// Says in the websocket itself why there is none: a browser hides the answer to a refused one from its page.
@@ -194,6 +207,25 @@ async fn leave(browser: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_be_answered_before_a_token_is_looked_at_makes_nobody_known() {
+        for (code, expected) in [
+            (200, true),
+            (201, true),
+            (400, false),
+            (401, false),
+            (403, true),
+            (404, true),
+            (409, true),
+            (429, false),
+            (500, false),
+            (502, false),
+            (503, false),
+        ] {
+            assert_eq!(shows_a_token(StatusCode::from_u16(code).unwrap()), expected, "{code}");
+        }
+    }
 
     #[tokio::test]
     async fn a_stream_ends_with_either_side_and_what_came_before_is_read() {

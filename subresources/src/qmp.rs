@@ -133,9 +133,9 @@ fn decoded(text: &str) -> Result<String, Refusal> {
         match byte {
             b'+' => bytes.push(b' '),
             b'%' => {
-                let digits = [rest.next().ok_or_else(wrong)?, rest.next().ok_or_else(wrong)?];
-                let digits = std::str::from_utf8(&digits).map_err(|_| wrong())?;
-                bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                let value = digit().zip(digit()).map(|(high, low)| 16 * high + low);
+                bytes.push(value.and_then(|value| u8::try_from(value).ok()).ok_or_else(wrong)?);
             }
             other => bytes.push(other),
         }
@@ -195,6 +195,7 @@ mod tests {
             ("GET", "qmp-read/qom-list", Some("arguments=[]"), ""),
             ("GET", "qmp-read/qom-list", Some("arguments=%7"), ""),
             ("GET", "qmp-read/qom-list", Some("arguments=%zz"), ""),
+            ("GET", "qmp-read/qom-list", Some("arguments=%7b%+9%7d"), ""),
             ("GET", "qmp-read/qom-list", Some("arguments=%ff"), ""),
             ("PUT", "qmp-write/stop", None, "[1]"),
             ("PUT", "qmp-dangerous/quit", None, "\"now\""),

@@ -1,7 +1,7 @@
 //! v1alpha2: a disk names its volume by `volumeName`, and has a name of its own; a container disk may be called `registryDisk`; the status
 //! of a machine names its instance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,9 +20,9 @@ struct Written {
     /// By volume: the name of its disk, where it is another one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     disks: BTreeMap<String, String>,
-    /// Volumes that were called `registryDisk`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    registry_disks: Vec<String>,
+    /// Volumes that were called `registryDisk`. Who writes v1 may write thousands into the annotation: each volume is looked up here.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    registry_disks: BTreeSet<String>,
 }
 
 /// Makes an object of v1alpha2 one of v1.

@@ -120,9 +120,8 @@ async fn may(serving: &Serving, call: &Call<'_>, caller: &Caller) -> Result<(), 
     }
     let reason = status.reason.filter(|reason| !reason.is_empty());
     let name = call.route.name();
-    let usual = || {
-        format!("user {:?} cannot {} {name} in namespace {:?}", caller.user, call.route.method.verb(), call.namespace)
-    };
+    let usual =
+        || format!("user {:?} cannot {} {name} in namespace {:?}", caller.user, call.route.verb(), call.namespace);
     tracing::info!("refused: the user has no right to it");
     Err(Refusal::Unauthorized(reason.unwrap_or_else(usual)))
 }

@@ -166,7 +166,7 @@ impl Server {
                 forward::exchange(&self.api, &token, request.method().clone(), &path, body).await?
             }
         };
-        if answer.status() != StatusCode::UNAUTHORIZED {
+        if forward::shows_a_token(answer.status()) {
             place.becomes_known();
         }
         Ok(answer)

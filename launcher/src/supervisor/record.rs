@@ -186,7 +186,8 @@ fn foreign_tail(directory: &Path, name: &str) -> Option<Vec<u8>> {
     Some(tail)
 }
 
-/// What a guest was given that is secret: its user data, and all files of Secrets. Nothing if some of it cannot be read.
+/// What a guest was given that is secret: its user data, and all files of Secrets. Nothing if some of it cannot be read, or is more than is
+/// looked for.
 fn hidden(order: &Path) -> Option<Hidden> {
     let mut hidden = Hidden::default();
     let order = Order::read(order).ok()?;
@@ -206,7 +207,7 @@ fn hidden(order: &Path) -> Option<Hidden> {
             hidden.add(&String::from_utf8_lossy(&content));
         }
     }
-    Some(hidden)
+    Some(hidden).filter(Hidden::is_whole)
 }
 
 /// Whether a place in the volume table has files of Secrets. Images and claims have not.
@@ -336,6 +337,10 @@ mod tests {
         let record = collected(&layout, &ended(), Vec::new());
         assert_eq!((record.serial.as_str(), record.qemu_output.as_str()), ("", ""));
         assert_eq!(record.argv.len(), 2, "{record:?}");
+        let (room, layout) = self::room();
+        std::fs::write(room.path().join("secret/file"), "a line of the document\n".repeat(5000)).unwrap();
+        let record = collected(&layout, &ended(), Vec::new());
+        assert_eq!((record.serial.as_str(), record.qemu_output.as_str()), ("", ""), "more than is looked for");
         let long = format!("{}\nwhole", "s".repeat(TAIL - 6));
         assert_eq!(whole_lines(long.clone().into_bytes()), "whole");
         assert_eq!(whole_lines(long.as_bytes()[1..].to_vec()), long[1..]);

@@ -13,7 +13,7 @@ mod ask;
 mod processes;
 mod samples;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,8 @@ impl Served {
         let began = Instant::now();
         let mut pods = self.sources.pods.all();
         pods.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
-        let (mut processes, mut answers) = tokio::join!(self.processes(), self.answers(&pods, began + WITHIN));
+        let launchers = pods.iter().map(|pod| pod.uid.clone()).collect();
+        let (mut processes, mut answers) = tokio::join!(self.processes(launchers), self.answers(&pods, began + WITHIN));
         let machines = pods.into_iter().map(|pod| Machine {
             process: processes.remove(&pod.uid),
             statistics: answers.remove(&pod.uid),
@@ -113,13 +114,13 @@ impl Served {
         all
     }
 
-    /// The QEMU of each pod, as the kernel has it.
-    async fn processes(&self) -> HashMap<PodUid, Process> {
+    /// The QEMU of each of these pods, as the kernel has it.
+    async fn processes(&self, launchers: HashSet<PodUid>) -> HashMap<PodUid, Process> {
         let root = self.sources.processes.clone();
         let read = tokio::task::spawn_blocking(move || {
             let own = std::fs::read_to_string(root.join("self/cgroup"))?;
             let kubelet = KubeletRoot::of(&own).map_err(std::io::Error::other)?;
-            processes::of_pods(&root, &kubelet)
+            processes::of_pods(&root, &kubelet, &launchers)
         });
         match read.await {
             Ok(Ok(found)) => found,

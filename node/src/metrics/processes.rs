@@ -1,7 +1,7 @@
 //! The QEMU of each pod, as the node's kernel counts it (proc(5)). A guest that has taken its QEMU over changes nothing of it but the
 //! names of its threads.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 
@@ -13,6 +13,8 @@ const QEMU: &str = "qemu";
 const TICKS_PER_SECOND: f64 = 100.0;
 /// Threads of one process that are read: more than the vCPUs of any machine.
 const MOST_THREADS: usize = 2048;
+/// Numbers of vCPUs are below it. A guest that has taken its QEMU over names threads as it likes: each number is a label of its own.
+const MOST_VCPUS: u32 = 2048;
 
 /// One QEMU.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,11 +61,15 @@ pub(super) struct Direction {
     pub(super) dropped: u64,
 }
 
-/// The QEMUs of all pods of this kubelet. A process that has ended meanwhile is left out.
+/// The QEMUs of these pods of this kubelet. A process that has ended meanwhile is left out.
 ///
 /// # Errors
 /// The kernel's error about the list of processes.
-pub(super) fn of_pods(root: &Path, kubelet: &KubeletRoot) -> io::Result<HashMap<PodUid, Process>> {
+pub(super) fn of_pods(
+    root: &Path,
+    kubelet: &KubeletRoot,
+    launchers: &HashSet<PodUid>,
+) -> io::Result<HashMap<PodUid, Process>> {
     let mut found: HashMap<PodUid, Process> = HashMap::new();
     for entry in std::fs::read_dir(root)? {
         let directory = entry?.path();
@@ -72,8 +78,10 @@ pub(super) fn of_pods(root: &Path, kubelet: &KubeletRoot) -> io::Result<HashMap<
         if !is_process || !text(&directory, "comm").is_some_and(|name| name.starts_with(QEMU)) {
             continue;
         }
+        // A pod of anyone may have thousands of processes of that name, with as many threads as it likes: these are not looked at.
         let pod = text(&directory, "cgroup").and_then(|groups| kubelet.pod_of(&groups).ok());
-        if let (Some(pod), Some(process)) = (pod, process(&directory)) {
+        let Some(pod) = pod.filter(|pod| launchers.contains(pod)) else { continue };
+        if let Some(process) = process(&directory) {
             // The one with vCPUs, if there are others of the name.
             let known = found.entry(pod).or_default();
             if known.vcpus.len() <= process.vcpus.len() {
@@ -118,7 +126,7 @@ fn text(directory: &Path, name: &str) -> Option<String> {
 
 /// The number in the name of a vCPU's thread, `CPU 3/KVM` (`debug-threads=on`).
 fn vcpu_number(name: &str) -> Option<u32> {
-    name.strip_prefix("CPU ")?.split('/').next()?.parse().ok()
+    name.strip_prefix("CPU ")?.split('/').next()?.parse().ok().filter(|number: &u32| *number < MOST_VCPUS)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -216,9 +224,10 @@ mod tests {
         // No pod's.
         write(root, "10/comm", "qemu-system-x86\n");
         write(root, "10/cgroup", "0::/user.slice\n");
-        let found = of_pods(root, &KubeletRoot::of(OWN).unwrap()).unwrap();
+        let launcher = PodUid::parse(POD).unwrap();
+        let found = of_pods(root, &KubeletRoot::of(OWN).unwrap(), &HashSet::from([launcher.clone()])).unwrap();
         assert_eq!(found.len(), 1, "{found:?}");
-        let qemu = &found[&PodUid::parse(POD).unwrap()];
+        let qemu = &found[&launcher];
         assert_eq!((qemu.user_seconds, qemu.system_seconds, qemu.resident_bytes), (1.5, 0.5, Some(2 << 20)));
         let [first, second] = qemu.vcpus.as_slice() else { panic!("{qemu:?}") };
         let expected = Vcpu { id: 0, run_seconds: 3.0, delay_seconds: Some(0.5), wait_seconds: 0.25, processors: 5 };
@@ -227,12 +236,16 @@ mod tests {
         let received = Direction { bytes: 100, packets: 10, errors: 1, dropped: 2 };
         let sent = Direction { bytes: 200, packets: 20, errors: 3, dropped: 4 };
         assert_eq!(qemu.links["tap0"], Link { received, sent });
+        let others = HashSet::from([PodUid::parse("22222222-7c1f-4d57-9c5e-6f0c7d6a1b2c").unwrap()]);
+        let found = of_pods(root, &KubeletRoot::of(OWN).unwrap(), &others).unwrap();
+        assert!(found.is_empty(), "it is in no launcher pod: {found:?}");
     }
 
     #[test]
     fn what_the_kernel_would_not_write_is_nothing() {
         assert_eq!(vcpu_number("CPU x/KVM"), None);
         assert_eq!(vcpu_number("CPU 12/TCG"), Some(12));
+        assert_eq!((vcpu_number("CPU 2047/KVM"), vcpu_number("CPU 2048/KVM")), (Some(2047), None));
         assert!(times("7 (x) S 1").is_none() && scheduled("1").is_none() && resident("VmRSS: x kB").is_none());
         assert_eq!(processors("Cpus_allowed_list:\t3-1"), None);
         assert!(links("tap0: 1 2 3").is_empty());

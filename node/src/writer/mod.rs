@@ -15,7 +15,7 @@
 
 mod keep;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// that start at once the controller places the last some seconds after its guest runs, and the watch reports it.
 const MIRROR_PATIENCE: Duration = Duration::from_secs(15);
 const LONGEST_MIRROR_PATIENCE: Duration = Duration::from_secs(60);
+/// How long it is known of a pod that is gone that its record was taken. A launcher may go on for a while, and one that a guest has taken
+/// over may send records as fast as it can: each would be a task, and would take its time from the writes of others.
+const RECORD_REMEMBERED: Duration = Duration::from_secs(600);
 
 /// What every task needs to write.
 pub struct WriterContext<C> {
@@ -66,8 +69,8 @@ pub struct WriterContext<C> {
 pub struct Writer<C> {
     setting: Arc<WriterContext<C>>,
     tasks: Mutex<HashMap<String, watch::Sender<Status>>>,
-    /// Pods whose record was taken: each has one.
-    kept: Mutex<HashSet<String>>,
+    /// Pods whose record was taken, and when it was sent last: each has one.
+    kept: Mutex<HashMap<String, Instant>>,
 }
 
 impl<C: Cluster> Writer<C> {
@@ -103,9 +106,11 @@ impl<C: Cluster> Reports for Writer<C> {
     }
 
     fn keep(&self, pod: &LauncherPod, record: RunRecord) {
+        let now = now();
+        let is_recent = |sent: Instant| now.saturating_duration_since(sent) < RECORD_REMEMBERED;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|uid| self.setting.pods.get(uid).is_some());
-        if kept.insert(pod.uid.as_str().to_owned()) {
+        kept.retain(|uid, sent| is_recent(*sent) || self.setting.pods.get(uid).is_some());
+        if kept.insert(pod.uid.as_str().to_owned(), now).is_none() {
             tokio::spawn(keep::keep(Arc::clone(&self.setting), pod.clone(), record).instrument(pod.span()));
         }
     }

@@ -7,6 +7,7 @@ use garboard_protocol::exit::{Account, ExitCause};
 use kube::runtime::events::EventType;
 
 use super::*;
+use crate::identity::PodUid;
 use crate::pods::tests::VMI;
 use crate::status::tests::{ended, pod, report, scheduled, vmi};
 
@@ -324,4 +325,19 @@ async fn a_run_has_one_record_however_often_it_is_sent_and_whatever_fails() {
     assert_eq!(runs.len(), 1, "{runs:?}");
     assert_eq!((runs[0].0.as_str(), &runs[0].1["spec"]["reason"]), (pod().namespace.as_str(), &json!("GuestShutdown")));
     assert_eq!(fake.0.patches.borrow().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_launcher_that_goes_on_after_its_pod_is_gone_has_one_record_all_the_same() {
+    let fake = Fake::new(vmi(scheduled()));
+    let (writer, _) = writer(&fake, None);
+    let gone = LauncherPod { uid: PodUid::parse("22222222-7c1f-4d57-9c5e-6f0c7d6a1b2c").unwrap(), ..pod() };
+    for _ in 0..3 {
+        writer.keep(&gone, RunRecord::default());
+        tokio::time::sleep(Duration::from_secs(30)).await;
+    }
+    assert_eq!(fake.0.runs.borrow().len(), 1);
+    tokio::time::sleep(RECORD_REMEMBERED).await;
+    writer.keep(&pod(), RunRecord::default());
+    assert_eq!(writer.kept.lock().unwrap().len(), 1, "of what is long gone nothing is kept");
 }

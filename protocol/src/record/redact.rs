@@ -6,7 +6,7 @@ pub const MARK: &str = "<redacted>";
 /// A shorter line of a secret document is a word that is anywhere, bytes; of one that has no other line, it may be a password.
 const SHORTEST: usize = 8;
 const SHORTEST_ALONE: usize = 4;
-/// The most lines that are looked for.
+/// The most lines that are looked for. Where there are more, it is not known what is secret ([`Hidden::is_whole`]).
 const MOST: usize = 4096;
 /// Parts of names whose values are secret, in lower case.
 const NAMES: [&str; 6] = ["password", "passwd", "secret", "token", "apikey", "api_key"];
@@ -19,6 +19,8 @@ const PLAIN_VALUES: [&str; 4] = ["true", "false", "null", "none"];
 #[derive(Clone, Debug, Default)]
 pub struct Hidden {
     lines: Vec<String>,
+    /// There were more lines than are looked for.
+    is_cut: bool,
 }
 
 impl Hidden {
@@ -30,9 +32,20 @@ impl Hidden {
         let lines = document.lines().map(str::trim).filter(is_secret);
         // A program prints a password without the name that it has in the document.
         let values = document.lines().filter_map(|line| Some(line[value_at(line)?..].trim().trim_matches(['"', '\''])));
-        let lines = lines.chain(values.filter(|value| value.len() >= SHORTEST_ALONE && !PLAIN_VALUES.contains(value)));
-        let room = MOST.saturating_sub(self.lines.len());
-        self.lines.extend(lines.take(room).map(str::to_owned));
+        let values = values.filter(|value| value.len() >= SHORTEST_ALONE && !PLAIN_VALUES.contains(value));
+        for line in lines.chain(values) {
+            if self.lines.len() >= MOST {
+                self.is_cut = true;
+                return;
+            }
+            self.lines.push(line.to_owned());
+        }
+    }
+
+    /// Whether all that was added is looked for. Where it is not, no text may be kept.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        !self.is_cut
     }
 
     /// A text without it.
@@ -89,6 +102,15 @@ fn is_of_key(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn documents_with_more_lines_than_are_looked_for_are_not_whole() {
+        let mut hidden = Hidden::default();
+        hidden.add(&"a line of a document\n".repeat(MOST));
+        assert!(hidden.is_whole());
+        hidden.add("another-secret");
+        assert!(!hidden.is_whole());
+    }
 
     #[test]
     fn lines_of_user_data_passwords_and_keys_are_left_out() {

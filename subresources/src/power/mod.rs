@@ -125,7 +125,7 @@ pub fn start(machine: &Machine<'_>, options: &StartOptions) -> Result<Change, Re
 /// A stop.
 ///
 /// # Errors
-/// It does not run, is stopped already in no longer a time, or the time is none.
+/// It does not run, is stopped already in no longer a time, or the time is none, or more than can be given.
 pub fn stop(machine: &Machine<'_>, options: &StopOptions) -> Result<Change, Refusal> {
     let time = time(machine, options.grace_period)?;
     let strategy = machine.strategy()?;
@@ -201,6 +201,12 @@ fn time(machine: &Machine<'_>, asked: Option<i64>) -> Result<Time, Refusal> {
         })),
         Ordering::Greater if asked > LONGEST_GRACE => {
             Err(bad(&format!("gracePeriod has to be less or equal to {LONGEST_GRACE}, which are 366 days")))
+        }
+        // The deletion of its pod may have begun, and that has no more time any more.
+        Ordering::Greater if vmi.metadata.deletion_timestamp.is_some() => {
+            let message =
+                format!("gracePeriod {asked} is more time than the instance can be given: it is being deleted");
+            Err(Refusal::Conflict(message))
         }
         Ordering::Greater => {
             Ok(Time::More(Longer { seconds: asked.unsigned_abs(), instance_patch: timing(vmi, asked) }))

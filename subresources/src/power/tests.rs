@@ -168,6 +168,19 @@ fn a_stop_with_a_time_of_its_own_writes_it_into_the_instance() {
 }
 
 #[test]
+fn an_instance_that_is_being_deleted_gets_no_more_time_and_may_get_less() {
+    let (vm, mut vmi) = (vm("Manual", &[]), vmi("Running").unwrap());
+    vmi.metadata.deletion_timestamp = serde_json::from_value(json!("2026-11-26T00:00:00Z")).unwrap();
+    for (grace_period, expected) in
+        [(Some(61), "409: it is being deleted"), (Some(60), "Stop"), (Some(5), "Stop+5"), (None, "Stop")]
+    {
+        let options = StopOptions { grace_period, dry_run: None };
+        let outcome = outcome_of(stop(&Machine { vm: &vm, vmi: Some(&vmi) }, &options));
+        assert_eq!(outcome, expected, "{grace_period:?}");
+    }
+}
+
+#[test]
 fn a_restart_is_a_stop_and_a_start() {
     let table = [
         ("Always", "Running", &[][..], None, "Stop,Start"),
