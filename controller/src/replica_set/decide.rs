@@ -34,7 +34,7 @@ pub struct World {
     pub set: VirtualMachineInstanceReplicaSet,
     /// The instances that it controls, and those of its namespace that no one controls and its selector selects.
     pub members: Vec<Member>,
-    /// The next names that no instance of the namespace has ([`free_names`]).
+    /// The next names that no instance of the namespace has (`free_names`).
     pub free: Vec<String>,
     /// When it was looked at.
     pub now: Timestamp,
