@@ -57,21 +57,22 @@ def dry(kube: Kube, name: str, **annotations: str) -> Object:
 
 
 def test_an_instance_gets_what_it_does_not_have_and_keeps_what_it_has(kube: Kube, make: Make) -> None:
-    make("cores", {"cpu": {"cores": 2}})
+    make("dog", {"devices": {"watchdog": {"name": "dog", "i6300esb": {"action": "reset"}}}})
     make("firmware", {"firmware": {"serial": "of-the-preset"}})
 
     def is_given() -> bool:
-        return bool(dry(kube, "probe")["spec"]["domain"]["cpu"].get("cores") == 2)
+        return "watchdog" in dry(kube, "probe")["spec"]["domain"]["devices"]
 
     # Each replica of the controller learns of presets by its own watch: several answers in a row are those of both.
     kube.ask_until("replicas that know the preset", lambda: all(is_given() for _ in range(8)))
     kube.apply(instance("small") | {"spec": instance("small")["spec"] | {"runStrategy": "Always"}})
     kube.runs("small")
     stored = kube.present("vmi", "small")
-    assert stored["spec"]["domain"]["cpu"]["cores"] == 2, "the machine's instance has no part of the preset"
+    watchdog = stored["spec"]["domain"]["devices"].get("watchdog", {})
+    assert watchdog.get("name") == "dog", "the machine's instance has no part of the preset"
     assert stored["spec"]["domain"]["firmware"]["serial"] != "of-the-preset", "the preset replaced what it has"
     annotations = stored["metadata"]["annotations"]
-    assert annotations.get(f"{KNOWN}cores") == "kubevirt.io/v1" and f"{KNOWN}firmware" not in annotations
+    assert annotations.get(f"{KNOWN}dog") == "kubevirt.io/v1" and f"{KNOWN}firmware" not in annotations
     assert annotations["garboard.dev/presets-overridden"] == "firmware: spec.domain.firmware"
 
     def has_event() -> bool:
