@@ -123,7 +123,7 @@ const PRESET: Naming = Naming {
     plural: "virtualmachineinstancepresets",
     singular: "virtualmachineinstancepreset",
     short: &["vmipreset", "vmipresets"],
-    columns: &[],
+    columns: &[AGE],
     subresources: Subresources::None,
     rules: &[],
     deprecation: Some("presets are deprecated in KubeVirt; write what they give into the instances and templates"),
@@ -239,7 +239,13 @@ pub fn definition(kind: Kind) -> Option<Value> {
     }))
 }
 
-fn version(name: &str, group: Group, naming: &Naming, schema: Value) -> Value {
+fn version(name: &str, group: Group, naming: &Naming, mut schema: Value) -> Value {
+    // What is empty an API server does not store, and the chart compares what is stored.
+    if schema["required"] == json!([])
+        && let Some(whole) = schema.as_object_mut()
+    {
+        whole.remove("required");
+    }
     let columns: Vec<Value> = naming.columns.iter().map(column).collect();
     let mut version = json!({
         "name": name,
