@@ -63,6 +63,15 @@ impl Stage {
         }
     }
 
+    /// How many failures do not keep the rest from being tried. A machine that must not be deleted or changed says nothing of the others; a
+    /// quota that has no room for one machine has none for the next.
+    const fn patience(self) -> usize {
+        match self {
+            Self::Claims | Self::Create => 0,
+            Self::Delete | Self::Update => 3,
+        }
+    }
+
     const fn action(self) -> &'static str {
         match self {
             Self::Claims => "adopt or release a VirtualMachine",
@@ -99,13 +108,18 @@ async fn create_all(leader: &Leader, world: &World, decision: &Decision, steps: 
 }
 
 async fn all(steps: Steps<'_>, stage: Stage, of_stage: &[Step]) -> Result<(), Failure> {
+    let mut failed = Vec::new();
     for batch in batches(of_stage) {
         let outcomes = join_all(batch.iter().map(|step| steps.take(step))).await;
-        if let Some(error) = first_failure(outcomes) {
-            return Err(Failure { stage, error });
+        failed.extend(outcomes.into_iter().filter(Result::is_err));
+        if failed.len() > stage.patience() {
+            break;
         }
     }
-    Ok(())
+    match first_failure(failed) {
+        None => Ok(()),
+        Some(error) => Err(Failure { stage, error }),
+    }
 }
 
 /// Written if it is another one: not for each machine that changes, but for each that counts or is ready.

@@ -215,7 +215,8 @@ fn remove<'a>(world: &World, staying: Vec<&'a Member>, decision: &mut Decision) 
     let healed = failing.into_iter().map(|member| Step::Delete { victim: victim(member), why: "it does not start" });
     decision.delete.extend(healed);
     let excess = excess(world, &well);
-    well.retain(|member| !excess.iter().any(|each| each.uid == member.uid));
+    let gone: BTreeSet<&str> = excess.iter().map(|each| each.uid.as_str()).collect();
+    well.retain(|member| !gone.contains(member.uid.as_str()));
     let keeps = strategy(&world.pool).is_some_and(keeps_volumes);
     let step = |victim| if keeps { Step::Retire(victim) } else { Step::Delete { victim, why: "too many" } };
     decision.delete.extend(excess.into_iter().map(step));

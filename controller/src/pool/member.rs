@@ -8,6 +8,7 @@ use garboard_api::{Phase, PrintableStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::stores::{Cached, Instances, Machines, Unreadable};
 
@@ -49,6 +50,8 @@ pub struct State {
     pub failures: u32,
     /// When it runs.
     pub strategy: Option<RunStrategy>,
+    /// Whether it is asked to stop or to start, and its controller has not done that yet.
+    pub is_asked: bool,
     /// Whether its controller has seen that it is halted, and that it has no instance.
     pub is_down: bool,
     /// The labels that its instances get.
@@ -119,13 +122,16 @@ impl Member {
         !self.leaves && !self.is_retired
     }
 
-    /// Whether it is as ready as it is to be: one that is stopped is not to run.
+    /// Whether it is as ready as it is to be, and stays so: one that is stopped is not to run.
     #[must_use]
     pub fn is_available(&self) -> bool {
-        match &self.instance {
+        // Between two instances it shows `Stopped`, too.
+        let is_made_again = matches!(self.state.strategy, Some(RunStrategy::Always | RunStrategy::Once));
+        let is_as_it_should_be = match &self.instance {
             Some(instance) => instance.is_ready && !instance.leaves,
-            None => self.state.shown == Some(PrintableStatus::Stopped),
-        }
+            None => self.state.shown == Some(PrintableStatus::Stopped) && !is_made_again,
+        };
+        is_as_it_should_be && !self.state.is_asked
     }
 }
 
@@ -152,6 +158,7 @@ fn state(spec: Spec, status: Status) -> State {
         shown,
         failures: u32::try_from(failures).unwrap_or(0),
         strategy,
+        is_asked: !status.state_change_requests.is_empty(),
         is_down: is_halted && shown == Some(PrintableStatus::Stopped) && status.created != Some(true),
         template_labels: template.metadata.and_then(|metadata| metadata.labels).unwrap_or_default(),
         node_selector: template.spec.and_then(|spec| spec.node_selector).unwrap_or_default(),
@@ -207,6 +214,7 @@ struct Status {
     printable_status: Option<String>,
     run_strategy: Option<String>,
     start_failure: Option<StartFailure>,
+    state_change_requests: Vec<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
@@ -329,6 +337,27 @@ mod tests {
             let mut other = halted.clone();
             other["status"][field] = value;
             assert!(!Member::of(&machine(other), None).unwrap().state.is_down, "{field}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_is_asked_to_restart_is_not_available_although_its_guest_runs() {
+        let of = |status: Value| {
+            let own = instance("u", "Running", "True");
+            Member::of(&machine(json!({ "status": status })), Some(&own)).unwrap()
+        };
+        let asked = of(json!({"stateChangeRequests": [{"action": "Stop", "uid": "vmi"}, {"action": "Start"}]}));
+        assert!(asked.state.is_asked && !asked.is_available());
+        assert!(of(json!({})).is_available());
+    }
+
+    #[test]
+    fn a_machine_that_is_made_to_run_is_not_available_between_two_instances() {
+        for (strategy, expected) in
+            [("Always", false), ("Once", false), ("Manual", true), ("RerunOnFailure", true), ("Halted", true)]
+        {
+            let changes = json!({"spec": {"runStrategy": strategy}, "status": {"printableStatus": "Stopped"}});
+            assert_eq!(Member::of(&machine(changes), None).unwrap().is_available(), expected, "{strategy}");
         }
     }
 }

@@ -18,6 +18,8 @@ use crate::unread::NamespacedName;
 
 /// How many objects a page of a list has: of metadata alone, which is some two kilobytes each.
 const PAGE: u32 = 500;
+/// For how many seconds the order of machines of which any may be taken stays the same.
+const ORDER_STAYS: i64 = 60;
 
 /// What the stores have.
 pub(super) async fn observe(leader: &Leader, pool: VirtualMachinePool) -> Result<World, ReconcileError> {
@@ -30,7 +32,18 @@ pub(super) async fn observe(leader: &Leader, pool: VirtualMachinePool) -> Result
     let named = alone.iter().filter(|stored| pool::number(&pool, &stored.key().name).is_some());
     let left = named.filter_map(|stored| member(leader, stored).ok()).filter(|member| is_left(&pool, member));
     members.extend(left);
-    world(leader, pool, members, uuid::Uuid::new_v4().as_u64_pair().0).await
+    let order = chance(&pool, jiff::Timestamp::now());
+    world(leader, pool, members, order).await
+}
+
+/// The same for a while: a step that is repeated is about the machine of before, also where a store does not know what became of that
+/// yet, and a refusal that is repeated has the same text, so that no status is written for it. Then another one: a machine that must not
+/// be deleted does not keep the others.
+fn chance(pool: &VirtualMachinePool, now: jiff::Timestamp) -> u64 {
+    let uid = pool.metadata.uid.as_deref().unwrap_or_default();
+    let (generation, period) = (pool.metadata.generation.unwrap_or(0), now.as_second().div_euclid(ORDER_STAYS));
+    let text = format!("{uid}/{generation}/{period}");
+    uuid::Uuid::new_v5(&uuid::Uuid::nil(), text.as_bytes()).as_u64_pair().0
 }
 
 fn member(leader: &Leader, stored: &Cached<Machines>) -> Result<Member, ReconcileError> {
@@ -160,6 +173,18 @@ mod tests {
         let written = json!({"name": name, "uid": format!("{name}-uid"), "ownerReferences": controller.map_or(json!([]), owner),
             "labels": {"app": "x", "kubevirt.io/vm-pool-revision-name": "p-1"}});
         serde_json::from_value(written).unwrap()
+    }
+
+    #[test]
+    fn any_machine_is_the_same_one_for_a_while() {
+        let mut pool: VirtualMachinePool =
+            serde_json::from_value(json!({"metadata": {"name": "p", "uid": "u", "generation": 3}})).unwrap();
+        let at = |pool: &VirtualMachinePool, second: i64| chance(pool, jiff::Timestamp::from_second(second).unwrap());
+        let first = at(&pool, 0);
+        assert_eq!(at(&pool, ORDER_STAYS - 1), first);
+        assert_ne!(at(&pool, ORDER_STAYS), first, "a machine that must not be deleted would keep the others for ever");
+        pool.metadata.generation = Some(4);
+        assert_ne!(at(&pool, 0), first, "each scale takes others");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use garboard_api::metadata::label;
 use garboard_api::{VirtualMachinePool, pool};
 use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client};
 
@@ -48,6 +49,8 @@ async fn compare(client: &Client, namespace: &str, pool: &VirtualMachinePool) ->
     let name = pool::revision_name(pool);
     let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), namespace);
     match revisions.get_opt(&name).await {
+        // It is gone soon, with the pool that had this name before; a machine must not name it.
+        Ok(Some(found)) if goes(&found.metadata, pool) => Err(ReconcileError::Overtaken),
         Ok(Some(found)) if revision::content(&found).as_ref() == Some(&pool::recorded(pool)) => Ok(()),
         Ok(Some(_)) => Err(ReconcileError::Refused {
             message: format!("the ControllerRevision {name} exists and has another content; delete it"),
@@ -56,6 +59,12 @@ async fn compare(client: &Client, namespace: &str, pool: &VirtualMachinePool) ->
         Ok(None) => Err(ReconcileError::Overtaken),
         Err(error) => Err(while_trying("read the ControllerRevision of the pool")(error)),
     }
+}
+
+/// Whether a record is being deleted, or will be: with the pool that owns it, which is not this one. One without an owner was left.
+fn goes(record: &ObjectMeta, pool: &VirtualMachinePool) -> bool {
+    let mut controllers = record.owner_references.iter().flatten().filter(|owner| owner.controller == Some(true));
+    record.deletion_timestamp.is_some() || controllers.any(|owner| Some(&owner.uid) != pool.metadata.uid.as_ref())
 }
 
 /// One that stays although it is of no use keeps no pool from its machines.
@@ -73,5 +82,31 @@ async fn drop_unnamed(client: &Client, pool: &VirtualMachinePool, named: &BTreeS
     let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), namespace);
     if let Err(error) = revisions.delete_collection(&DeleteParams::default(), &unnamed).await {
         tracing::warn!(error = %ErrorChain(&error), pool = pool.metadata.name, "records of a pool could not be deleted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_record_of_an_earlier_pool_goes_and_one_that_was_left_stays() {
+        let pool: VirtualMachinePool =
+            serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "shop", "uid": "now"}})).unwrap();
+        let owner = |uid: &str| {
+            json!([{"apiVersion": pool::API_VERSION, "kind": "VirtualMachinePool", "name": "web", "uid": uid,
+            "controller": true}])
+        };
+        let table: [(Value, bool); 4] = [
+            (json!({"ownerReferences": owner("now")}), false),
+            (json!({"ownerReferences": owner("before")}), true),
+            (json!({}), false),
+            (json!({"ownerReferences": owner("now"), "deletionTimestamp": "2026-01-01T00:00:00Z"}), true),
+        ];
+        for (metadata, expected) in table {
+            assert_eq!(goes(&serde_json::from_value(metadata.clone()).unwrap(), &pool), expected, "{metadata}");
+        }
     }
 }

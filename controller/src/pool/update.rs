@@ -103,8 +103,11 @@ fn rewrite(pool: &VirtualMachinePool, member: &Member) -> Option<Step> {
 fn restarted(world: &World, current: &str, members: &[&Member], budget: usize) -> Vec<Step> {
     let (mut steps, mut budget) = (Vec::new(), budget);
     let with_instance = members.iter().filter_map(|member| Some((*member, member.instance.as_ref()?)));
-    let is_behind =
-        |(_, instance): &(&Member, &Instance)| !instance.leaves && instance.revision.as_deref() != Some(current);
+    let is_behind = |(member, instance): &(&Member, &Instance)| {
+        // One that is asked to restart is not asked again.
+        let goes = instance.leaves || member.state.is_asked;
+        !goes && instance.revision.as_deref() != Some(current)
+    };
     for (member, instance) in with_instance.filter(is_behind) {
         let outdated = outdated(world, member, instance);
         if outdated == Outdated::InName {

@@ -247,8 +247,9 @@ def of_pool(name: str, **owner: Any) -> Object:
 
 
 LAUNCHER = {"kubevirt.io": "virt-launcher"}
-# The label of a ControllerRevision of a StatefulSet, and of one that no machine controls.
-OF_A_SET, OF_NONE = "set", "none"
+# The label of a ControllerRevision of a StatefulSet, of one that no machine controls, and of a copy of an instancetype
+# that an earlier release of KubeVirt made.
+OF_A_SET, OF_NONE, OF_EARLIER = "set", "none", "earlier"
 
 
 def revision(name: str, of: str, **owner: Any) -> Object:
@@ -316,6 +317,7 @@ def make_objects(server: ApiServer) -> None:
         revision("revision-start-vm-7f-1", "7f"),
         revision("web-5d4", OF_A_SET, apiVersion="apps/v1", kind="StatefulSet"),
         revision("revision-start-vm-7f-2", OF_NONE, controller=False),
+        revision("vm-1-u1.small-8b-1", OF_EARLIER),
     )
     make_strangers(server)
     server.install()

@@ -135,6 +135,8 @@ fn only_so_many_are_away_at_a_time() {
     world.members[0].state.shown = Some(PrintableStatus::Starting);
     assert_eq!(restarts(&decide(&world)), 1);
     world.members[0].state.shown = Some(PrintableStatus::Stopped);
+    assert_eq!(restarts(&decide(&world)), 1, "between two instances it shows that, too");
+    world.members[0].state.strategy = Some(RunStrategy::Halted);
     assert_eq!(restarts(&decide(&world)), 2);
     // One that is not ready is replaced in any case, and takes one of the two places.
     world.members[1].instance.as_mut().unwrap().is_ready = false;
@@ -159,6 +161,16 @@ fn machines_that_are_started_by_hand_are_asked_to_restart() {
         let update = decide(&world).update;
         assert!(matches!(update.as_slice(), [Step::Restart { by_request, .. }] if *by_request == asked), "{update:?}");
     }
+}
+
+#[test]
+fn a_machine_that_is_asked_to_restart_is_away_before_its_guest_is() {
+    let after = changed(json!({"maxUnavailable": 1}), |pool| host(pool, "second"));
+    let mut world = rewritten(&after, 4);
+    world.members.iter_mut().for_each(|member| member.state.strategy = Some(RunStrategy::RerunOnFailure));
+    assert_eq!(restarts(&decide(&world)), 1);
+    world.members[0].state.is_asked = true;
+    assert_eq!(decide(&world).update, [], "its guest still runs");
 }
 
 #[test]

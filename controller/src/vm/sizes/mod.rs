@@ -14,7 +14,9 @@ use garboard_api::conditions::Reason;
 use garboard_api::instancetype::{Matcher, Role, Sizing, expanded, revision, sized};
 use garboard_api::metadata::label;
 use garboard_api::v1::{InstancetypeStatusRef, VirtualMachineStatus, non_empty};
-use garboard_api::{ClusterConfig, Kind, Phase, RunStrategy, VirtualMachine, VirtualMachineInstance, merge, vmi_of};
+use garboard_api::{
+    ClusterConfig, Kind, Phase, PrintableStatus, RunStrategy, VirtualMachine, VirtualMachineInstance, merge, vmi_of,
+};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
@@ -213,6 +215,11 @@ fn reference(status: &mut VirtualMachineStatus, role: Role) -> &mut Option<Insta
 pub(super) fn refuse(world: &World, decision: &mut Decision) -> bool {
     let Some(problem) = world.sizes.problem.as_ref().filter(|_| world.vmi.is_none()) else { return false };
     decision.status = status::because(world, problem.reason, &problem.message);
+    // KubeVirt's: nothing was started.
+    let printed = &mut decision.status.printable_status;
+    if printed.as_deref() == Some(PrintableStatus::Starting.name()) {
+        *printed = Some(PrintableStatus::Stopped.name().to_owned());
+    }
     decision.recheck = Some(ASK_AGAIN);
     true
 }

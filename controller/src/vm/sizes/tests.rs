@@ -198,6 +198,7 @@ fn what_does_not_exist_keeps_a_machine_from_its_start_and_not_from_its_stop() {
     assert_eq!((names(&decision), decision.recheck), (vec![], Some(ASK_AGAIN)));
     let failure = decision.status.conditions.iter().find(|each| each.r#type == "Failure").unwrap();
     assert_eq!(failure.reason.as_deref(), Some("FailedFindPreference"));
+    assert_eq!(decision.status.printable_status.as_deref(), Some("Stopped"), "although it is to run");
     let mut vmi = vmi_of(&lacking.vm);
     vmi.metadata.uid = Some("vmi-uid".to_owned());
     vmi.status.get_or_insert_default().phase = Some(Phase::Running.name().to_owned());

@@ -9,6 +9,7 @@ from garboard_e2e.rights import (
     DRY,
     FALSE_CONTROLLER,
     OF_A_SET,
+    OF_EARLIER,
     OF_NONE,
     REVISIONS,
     copy,
@@ -58,6 +59,10 @@ ROWS = {
     ),
     "no copy for a pool": refused(ONLY, copy(CONTROLLER, "vm-1-u1.small-v1beta1-8b-1", **POOL)),
     "deletes those of a machine": granted(drop(CONTROLLER, by_label("7f"))),
+    "a copy without the label of its version is not made": refused(
+        ONLY, record(CONTROLLER, "vm-1-u1.small-8b-2", of="8a")
+    ),
+    "deletes a copy that an earlier KubeVirt has made": granted(drop(CONTROLLER, by_label(OF_EARLIER))),
     "deletes none of a StatefulSet": refused(ONLY, drop(CONTROLLER, by_label(OF_A_SET))),
     "deletes none that no machine controls": refused(ONLY, drop(CONTROLLER, by_label(OF_NONE))),
     "deletes not all": refused(ONLY, drop(CONTROLLER)),
