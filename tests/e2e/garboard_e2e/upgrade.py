@@ -200,6 +200,36 @@ class Upgrade:
         return str(supervisor.get("version", "")) == version.name
 
 
+class AgentAbsence:
+    """For the model (`cluster/history.py`): no report arrives from a node while its agent is exchanged."""
+
+    def __init__(self, kube: Kube, node: str) -> None:
+        self.kube, self.node, self.lasts = kube, node, False
+
+    def __enter__(self) -> "AgentAbsence":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.note(False)
+
+    def look(self) -> None:
+        """To be called again and again."""
+        here = [pod for pod in self.kube.agents() if pod["spec"].get("nodeName") == self.node]
+        self.note(not any(is_ready(pod) for pod in here))
+
+    def note(self, lasts: bool) -> None:
+        if lasts != self.lasts:
+            self.lasts = lasts
+            name = f"the agent of {self.node} is exchanged"
+            self.kube.recorder.note("fault", name=name, over=not lasts, mutes=True, forced=[])
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod serves, and is not asked to end."""
+    conditions = {each["type"]: each["status"] for each in pod.get("status", {}).get("conditions", [])}
+    return "deletionTimestamp" not in pod["metadata"] and conditions.get("Ready") == "True"
+
+
 def guest(number: int, name: str) -> Object:
     """Some have load: they write to their disk all the time."""
     if number % LOAD_EVERY:

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 
 from garboard_e2e.cluster.objects import machine
-from garboard_e2e.upgrade import Upgrade, powers_down
+from garboard_e2e.upgrade import AgentAbsence, Upgrade, powers_down
 
 
 def test_controllers_agents_and_supervisors_are_upgraded_and_no_guest_notices(
@@ -16,7 +16,13 @@ def test_controllers_agents_and_supervisors_are_upgraded_and_no_guest_notices(
     kube.has_shell("leaves")
 
     def leave() -> None:
-        kube.ask_until("the end of a guest that powers down", lambda: powers_down(kube, "leaves"))
+        with AgentAbsence(kube, kube.status_of("vmi", "leaves")["nodeName"]) as absence:
+
+            def has_left() -> bool:
+                absence.look()
+                return powers_down(kube, "leaves")
+
+            kube.ask_until("the end of a guest that powers down", has_left)
 
     figures = upgrade.roll_out(upgrade.today, meanwhile=leave)
     kube.remove("leaves")
