@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 from playwright.sync_api import Browser, Page, expect
 
-from garboard_e2e.cluster.names import NAMESPACE
 from garboard_e2e.cluster.person import Person
 from garboard_e2e.dashboard import browser as chromium
-from garboard_e2e.dashboard.pages import act, await_screen, find_well, show
+from garboard_e2e.dashboard.pages import act, await_screen, await_state, find_well, show
 from garboard_e2e.dashboard.served import Served
 
 OWN = "from-the-page"
@@ -67,13 +66,12 @@ def test_a_machine_is_started_and_stopped_and_the_list_follows(
     try:
         with opened(person, browser, ada) as page:
             show(page, OWN)
-            state = page.locator("#state")
-            expect(state).to_contain_text("Stopped")
+            await_state(page, "Stopped")
             act(page, "Start")
-            expect(state).to_contain_text("Running")
+            await_state(page, "Running")
             act(page, "Stop")
             page.get_by_role("dialog").get_by_role("button", name="Stop", exact=True).click()
-            expect(state).to_contain_text("Stopped")
-        assert person.field(f"vm/{OWN}", "spec", "runStrategy") == "Halted", NAMESPACE
+            await_state(page, "Stopped")
+        assert person.field(f"vm/{OWN}", "spec", "runStrategy") == "Halted"
     finally:
         person.delete_whole(OWN)

@@ -1,5 +1,7 @@
 """What a person does on the page, and finds there."""
 
+import re
+
 from playwright.sync_api import Locator, Page, expect
 
 from ..patience import wait_until
@@ -20,6 +22,11 @@ def action(page: Page, name: str) -> Locator:
 
 def act(page: Page, name: str) -> None:
     action(page, name).click()
+
+
+def await_state(page: Page, state: str) -> None:
+    """The machine that is shown is in this state, and so is its instance: `Stopped (phase Running)` is neither."""
+    expect(page.locator("#state")).to_have_text(re.compile(rf"^\W*{state}$"))
 
 
 def find_well(page: Page, name: str) -> None:
