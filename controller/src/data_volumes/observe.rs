@@ -133,8 +133,8 @@ async fn look(
         volumes.insert(name.to_owned(), volume);
     }
     let asked = volumes.iter().filter(|(_, volume)| asks_for_claim(volume.as_ref()));
-    let asked = asked.map(|(name, _)| name.clone());
-    let claims = claims(leader, namespace, asked, waiter).await?;
+    let asked: Vec<String> = asked.map(|(name, _)| name.clone()).collect();
+    let claims = claims(leader, namespace, asked.into_iter(), waiter).await?;
     Ok(Found { volumes, claims, is_served: served.is_some() })
 }
 
