@@ -196,6 +196,12 @@ pub mod annotation {
     pub const STORED_MACHINE: &str = "garboard.dev/stored-machine";
 }
 
+/// Annotations of the DataVolumes that the controller makes, which their importer repeats on the claims.
+pub mod volume_annotation {
+    /// The name of the pool for whose machine it was made. Without an owner it is left for the machines of this pool, and no other's.
+    pub const POOL: &str = "garboard.dev/pool";
+}
+
 /// Annotations of the KubeVirt object.
 pub mod installation_annotation {
     /// What becomes of supervisors in running pods when the launcher's image is another one: with [`DISABLED`] they stay as they are.

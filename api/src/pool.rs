@@ -81,12 +81,22 @@ pub fn recorded(pool: &VirtualMachinePool) -> VirtualMachinePoolSpec {
 }
 
 /// The name of the record of what machines are made of now. Pools of one name that make the same machines have the same.
+///
+/// It never becomes another one for a pool that stays as it is: under another name all of its machines would be written anew, over what was
+/// changed of them by hand.
 #[must_use]
 pub fn revision_name(pool: &VirtualMachinePool) -> String {
-    let content = serde_json::to_vec(&recorded(pool)).unwrap_or_default();
-    let digest = Uuid::new_v5(&Uuid::nil(), &content).simple().to_string();
+    let digest = Uuid::new_v5(&Uuid::nil(), content(pool).as_bytes()).simple().to_string();
     let ending: String = digest.chars().take(ENDING).collect();
     format!("{}-{ending}", pool.metadata.name.as_deref().unwrap_or_default())
+}
+
+/// What the name of a record follows from: what it has as JSON, the keys of each object in the order of their bytes, whatever the order of
+/// fields is here.
+fn content(pool: &VirtualMachinePool) -> String {
+    let mut content = serde_json::to_value(recorded(pool)).unwrap_or_default();
+    content.sort_all_objects();
+    content.to_string()
 }
 
 /// The machine with a number, not defaulted yet.
@@ -282,6 +292,44 @@ mod tests {
         let mut long = web;
         long.metadata.name = Some("x".repeat(LONGEST_NAME));
         assert_eq!(revision_name(&long).len(), 63);
+    }
+
+    /// Machines in clusters name these records: a row may be added, and none ever changes.
+    #[test]
+    fn the_name_of_a_record_never_becomes_another_one() {
+        let of_template = |spec: Value| -> VirtualMachinePool {
+            let spec = json!({"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "virtualMachineTemplate": {"spec": spec}});
+            serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec})).unwrap()
+        };
+        let minimal = json!({"runStrategy": "Always", "template": {"spec": {"domain": {"devices": {}}}}});
+        let sized = json!({
+            "running": true,
+            "instancetype": {"name": "u1.small", "kind": "VirtualMachineInstancetype"},
+            "preference": {"name": "debian"},
+            "template": {"metadata": {"labels": {"tier": "front", "app": "web"}}, "spec": {
+                "terminationGracePeriodSeconds": 10, "nodeSelector": {"zone": "a"}, "hostname": "first",
+                "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoSchedule"}],
+                "networks": [{"name": "default", "pod": {}}],
+                "domain": {"memory": {"guest": "64Mi"}, "cpu": {"cores": 2}, "devices": {
+                    "interfaces": [{"name": "default", "masquerade": {}}],
+                    "disks": [{"name": "root", "disk": {"bus": "virtio"}}],
+                }},
+                "volumes": [{"name": "root", "containerDisk": {"image": "example.org/root:1"}}],
+            }},
+        });
+        let minimal = of_template(minimal);
+        let text = r#"{"selector":{},"virtualMachineTemplate":{"spec":{"runStrategy":"Always","template":{"spec":{"domain":{"devices":{}}}}}}}"#;
+        assert_eq!(content(&minimal), text);
+        let numbered = pool(json!({"nameGeneration": {"appendIndexToSecretRefs": true}}));
+        let table = [
+            (minimal, "web-9fa34a58"),
+            (pool(json!({})), "web-59381e58"),
+            (numbered, "web-646458c0"),
+            (of_template(sized), "web-52b20823"),
+        ];
+        for (web, expected) in table {
+            assert_eq!(revision_name(&web), expected, "{}", content(&web));
+        }
     }
 
     #[test]

@@ -12,18 +12,20 @@
 
 pub(crate) mod make;
 pub(crate) mod observe;
+mod owners;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use garboard_api::VirtualMachine;
 use garboard_api::conditions::{ConditionStatus, DataVolumeConditionType, Reason};
-use garboard_api::metadata::label;
+use garboard_api::metadata::{label, volume_annotation};
 use garboard_api::v1::VirtualMachineInstanceSpec;
 use garboard_api::v1::cdi::DataVolumeTemplateSpec;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::core::{DynamicObject, ObjectMeta, Status, TypeMeta};
 use kube::discovery::ApiResource;
+pub use owners::Foreign;
 use serde_json::{Value, json};
 
 /// Until a claim is asked for again.
@@ -113,19 +115,23 @@ pub fn resource() -> ApiResource {
     }
 }
 
-/// The DataVolume of a template, which goes with its machine.
+/// The DataVolume of a template, which goes with its machine. That of a pool's machine has the name of the pool, for it may be left behind.
 #[must_use]
 pub fn of_template(vm: &VirtualMachine, template: &DataVolumeTemplateSpec) -> DynamicObject {
     let metadata = template.metadata.clone().unwrap_or_default();
     let mut labels = metadata.labels.unwrap_or_default();
     labels.extend(vm.metadata.uid.clone().map(|uid| (label::CREATED_BY.to_owned(), uid)));
+    let mut annotations = metadata.annotations;
+    if let Some(pool) = owners::pool_of(vm) {
+        annotations.get_or_insert_default().insert(volume_annotation::POOL.to_owned(), pool.to_owned());
+    }
     DynamicObject {
         types: Some(TypeMeta { api_version: format!("{GROUP}/{VERSION}"), kind: KIND.to_owned() }),
         metadata: ObjectMeta {
             name: metadata.name,
             namespace: vm.metadata.namespace.clone(),
             labels: Some(labels),
-            annotations: metadata.annotations,
+            annotations,
             owner_references: garboard_api::vmi_of(vm).metadata.owner_references,
             ..ObjectMeta::default()
         },
@@ -233,5 +239,12 @@ mod tests {
         assert_eq!(made["metadata"]["labels"], json!({"a": "b", "kubevirt.io/created-by": "u"}));
         assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "u");
         assert_eq!(made["spec"]["storage"]["resources"]["requests"]["storage"], "1Gi");
+        assert_eq!(made["metadata"]["annotations"], json!({"c": "d"}));
+        let mut of_pool = vm;
+        let owner = json!([{"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "p", "uid": "u",
+            "controller": true}]);
+        of_pool.metadata.owner_references = serde_json::from_value(owner).unwrap();
+        let made = serde_json::to_value(of_template(&of_pool, &of_pool.spec.data_volume_templates[0])).unwrap();
+        assert_eq!(made["metadata"]["annotations"], json!({"c": "d", "garboard.dev/pool": "p"}));
     }
 }

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use garboard_api::v1::cdi::DataVolumeTemplateSpec;
 use garboard_api::{DnsSubdomain, VirtualMachine};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::{Api, Client};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::{Api, Client, Resource};
 use serde_json::Value;
 
+use super::owners::{self, Foreign};
 use super::{DataVolumeProgress, ProgressByName, asks_for_claim, is_absent, progress};
 use crate::context::{ReconcileError, while_trying};
 use crate::reconcilers::{Leader, Waiter};
-use crate::stores::{Cached, DataVolumes, ObjectKey, VolumeClaims};
+use crate::stores::{Cached, DataVolumes, Kind, Machines, ObjectKey, VolumeClaims};
 
 /// Claims by their name; one that does not exist is not among them.
 pub(crate) type Claims = BTreeMap<String, PersistentVolumeClaim>;
@@ -46,27 +48,100 @@ pub(crate) async fn data_volumes(
     leader: &Leader,
     namespace: &str,
     names: BTreeSet<&str>,
-    waiter: Waiter,
+    waiter: &Waiter,
 ) -> Result<ProgressByName, ReconcileError> {
+    Ok(look(leader, namespace, names, waiter).await?.progress())
+}
+
+/// The same of a machine, but for those that it brings along by a template and that [are not its own](super::owners): why it may not use
+/// these, of the first of them.
+pub(crate) async fn of_machine(
+    leader: &Leader,
+    vm: &VirtualMachine,
+    names: BTreeSet<&str>,
+    waiter: &Waiter,
+) -> Result<(ProgressByName, Option<Foreign>), ReconcileError> {
+    let namespace = vm.metadata.namespace.as_deref().unwrap_or_default();
+    let found = look(leader, namespace, names, waiter).await?;
+    let mut foreign = BTreeMap::new();
+    for (place, template) in vm.spec.data_volume_templates.iter().enumerate() {
+        let Some(name) = template.metadata.as_ref().and_then(|metadata| metadata.name.as_deref()) else { continue };
+        let Some((kind, metadata)) = found.object(name) else { continue };
+        let is_there = |owner: &OwnerReference| match owner.kind.as_str() {
+            Machines::KIND => {
+                let machine = leader.machines.named(namespace, &owner.name);
+                machine.is_some_and(|machine| machine.meta().uid.as_ref() == Some(&owner.uid))
+            }
+            // A claim is taken only where it was asked for the DataVolume in vain. In a cluster that has none nothing removes it.
+            _ => kind == DataVolumes::KIND || !found.is_served,
+        };
+        if let Some(why) = owners::foreign(vm, place, (kind, &metadata), is_there) {
+            foreign.insert(name, why);
+        }
+    }
+    let mut progress = found.progress();
+    progress.retain(|name, _| !foreign.contains_key(name.as_str()));
+    Ok((progress, foreign.into_values().min()))
+}
+
+/// What there is of some names.
+struct Found {
+    /// The DataVolumes.
+    volumes: BTreeMap<String, Option<Value>>,
+    /// The claims that count beside them, or in their place.
+    claims: Claims,
+    /// Whether DataVolumes are watched.
+    is_served: bool,
+}
+
+impl Found {
+    fn progress(&self) -> ProgressByName {
+        let of = |name: &str, volume: Option<&Value>| {
+            let found = progress(volume, self.claims.get(name));
+            // Without an importer no DataVolume can be made beside a claim.
+            if found == DataVolumeProgress::Claimed && !self.is_served { DataVolumeProgress::Done } else { found }
+        };
+        self.volumes.iter().map(|(name, volume)| (name.clone(), of(name, volume.as_ref()))).collect()
+    }
+
+    /// The DataVolume, or else the claim, with its kind: who controls it says whose it is.
+    fn object(&self, name: &str) -> Option<(&'static str, ObjectMeta)> {
+        if let Some(volume) = self.volumes.get(name).and_then(Option::as_ref) {
+            return Some((DataVolumes::KIND, serde_json::from_value(volume["metadata"].clone()).unwrap_or_default()));
+        }
+        self.claims.get(name).map(|claim| (VolumeClaims::KIND, claim.metadata.clone()))
+    }
+}
+
+async fn look(
+    leader: &Leader,
+    namespace: &str,
+    names: BTreeSet<&str>,
+    waiter: &Waiter,
+) -> Result<Found, ReconcileError> {
     let served = leader.data_volumes.borrow().clone();
     let mut volumes = BTreeMap::new();
     for name in names {
         leader.waiting.waits(namespace, name, waiter.clone());
-        let volume = match &served {
-            Some(served) => served.named(namespace, name).map(|volume| volume.raw()),
+        let known = served.as_ref().and_then(|served| served.named(namespace, name));
+        let volume = match known {
+            Some(volume) => Some(volume.raw()),
+            None if served.is_some() && !is_of_data_volume(leader, namespace, name) => None,
+            // DataVolumes are not watched yet, or its claim was delivered first.
             None => asked(&leader.context.client, namespace, name).await?,
         };
-        volumes.insert(name, volume);
+        volumes.insert(name.to_owned(), volume);
     }
     let asked = volumes.iter().filter(|(_, volume)| asks_for_claim(volume.as_ref()));
-    let asked = asked.map(|(name, _)| (*name).to_owned());
-    let claims = claims(leader, namespace, asked, &waiter).await?;
-    let found = |name: &str, volume: Option<Value>| {
-        let found = progress(volume.as_ref(), claims.get(name));
-        // Without an importer no DataVolume can be made beside a claim.
-        if found == DataVolumeProgress::Claimed && served.is_none() { DataVolumeProgress::Done } else { found }
-    };
-    Ok(volumes.into_iter().map(|(name, volume)| (name.to_owned(), found(name, volume))).collect())
+    let asked: Vec<String> = asked.map(|(name, _)| name.clone()).collect();
+    let claims = claims(leader, namespace, asked.into_iter(), waiter).await?;
+    Ok(Found { volumes, claims, is_served: served.is_some() })
+}
+
+/// Whether the claim of this name is known, and controlled by a DataVolume.
+fn is_of_data_volume(leader: &Leader, namespace: &str, name: &str) -> bool {
+    let claim = leader.claims.named(namespace, name);
+    claim.is_some_and(|claim| claim.controller().is_some_and(|owner| owner.kind == DataVolumes::KIND))
 }
 
 /// Of the DataVolumes that a machine brings along and that are still to be made: the claim that each copies, if it does not exist. A

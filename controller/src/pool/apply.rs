@@ -72,6 +72,12 @@ impl Stage {
         }
     }
 
+    /// Whether a failure counts for that. That another client was faster says nothing of other machines, either.
+    fn counts(self, error: &ReconcileError) -> bool {
+        let is_of_one = matches!(self, Self::Delete | Self::Update);
+        !(is_of_one && matches!(error, ReconcileError::Overtaken))
+    }
+
     const fn action(self) -> &'static str {
         match self {
             Self::Claims => "adopt or release a VirtualMachine",
@@ -111,12 +117,12 @@ async fn all(steps: Steps<'_>, stage: Stage, of_stage: &[Step]) -> Result<(), Fa
     let mut failed = Vec::new();
     for batch in batches(of_stage) {
         let outcomes = join_all(batch.iter().map(|step| steps.take(step))).await;
-        failed.extend(outcomes.into_iter().filter(Result::is_err));
-        if failed.len() > stage.patience() {
+        failed.extend(outcomes.into_iter().filter_map(Result::err));
+        if failed.iter().filter(|error| stage.counts(error)).count() > stage.patience() {
             break;
         }
     }
-    match first_failure(failed) {
+    match first_failure(failed.into_iter().map(Err).collect()) {
         None => Ok(()),
         Some(error) => Err(Failure { stage, error }),
     }

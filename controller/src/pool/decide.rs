@@ -80,6 +80,10 @@ pub enum Step {
     Delete {
         /// The machine.
         victim: Victim,
+        /// Its version: if it was written since, it is looked at again.
+        resource_version: Option<String>,
+        /// The UID of the instance that it has to have still, where that is the reason.
+        instance: Option<String>,
         /// For the event.
         why: &'static str,
     },
@@ -119,6 +123,15 @@ impl Decision {
     #[must_use]
     pub fn acts(&self) -> bool {
         [&self.claims, &self.create, &self.delete, &self.update].iter().any(|steps| !steps.is_empty())
+    }
+
+    /// Whether the machines have to be listed before it: one comes or goes, or gets other owners. What changes or restarts a machine names
+    /// its version or its instance, and an update of many does so for each.
+    #[must_use]
+    pub fn needs_list(&self) -> bool {
+        let deletes = |step: &Step| matches!(step, Step::Delete { .. });
+        [&self.claims, &self.create, &self.delete].iter().any(|steps| !steps.is_empty())
+            || self.update.iter().any(deletes)
     }
 }
 
@@ -212,13 +225,13 @@ fn remove<'a>(world: &World, staying: Vec<&'a Member>, decision: &mut Decision) 
         health == Health::Failing
     });
     // What is wrong with it may be on its volumes: they go in any case.
-    let healed = failing.into_iter().map(|member| Step::Delete { victim: victim(member), why: "it does not start" });
+    let healed = failing.into_iter().map(|member| deletion(member, None, "it does not start"));
     decision.delete.extend(healed);
     let excess = excess(world, &well);
     let gone: BTreeSet<&str> = excess.iter().map(|each| each.uid.as_str()).collect();
     well.retain(|member| !gone.contains(member.uid.as_str()));
     let keeps = strategy(&world.pool).is_some_and(keeps_volumes);
-    let step = |victim| if keeps { Step::Retire(victim) } else { Step::Delete { victim, why: "too many" } };
+    let step = |member: &Member| if keeps { Step::Retire(victim(member)) } else { deletion(member, None, "too many") };
     decision.delete.extend(excess.into_iter().map(step));
     decision.delete.truncate(BURST);
     well
@@ -238,14 +251,14 @@ fn retired(world: &World, decision: &mut Decision) {
 }
 
 /// Those that are too many, first who goes first; none where the pool deletes none.
-fn excess(world: &World, staying: &[&Member]) -> Vec<Victim> {
+fn excess<'a>(world: &World, staying: &[&'a Member]) -> Vec<&'a Member> {
     let Some(proactive) = strategy(&world.pool) else { return Vec::new() };
     let count = staying.len().saturating_sub(pool::wanted(&world.pool));
     if count == 0 {
         return Vec::new();
     }
     let taken = order::taken(&world.pool, proactive.selection_policy.as_ref(), staying.to_vec(), world.chance);
-    taken.into_iter().take(count).map(victim).collect()
+    taken.into_iter().take(count).collect()
 }
 
 /// How the pool deletes what is too many, if it does.
@@ -271,6 +284,11 @@ fn record(world: &World, own: &[&Member], decision: &Decision) -> Option<BTreeSe
     let of_instances = own.iter().filter_map(|member| member.instance.as_ref()?.revision.as_deref());
     let named = own.iter().filter_map(|member| member.revision()).chain(of_instances);
     Some(named.map(str::to_owned).collect())
+}
+
+/// The deletion of a machine as it was seen, with its volumes; `instance` is the UID of the instance that is the reason.
+pub(super) fn deletion(member: &Member, instance: Option<String>, why: &'static str) -> Step {
+    Step::Delete { victim: victim(member), resource_version: member.resource_version.clone(), instance, why }
 }
 
 pub(super) fn victim(member: &Member) -> Victim {

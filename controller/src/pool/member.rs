@@ -58,6 +58,8 @@ pub struct State {
     pub template_labels: Labels,
     /// The node selector of its instances.
     pub node_selector: Labels,
+    /// Whether the machine was written since all this was seen: nothing is deleted for what may not hold any more.
+    pub is_stale: bool,
 }
 
 /// The instance of a machine.
@@ -162,6 +164,7 @@ fn state(spec: Spec, status: Status) -> State {
         is_down: is_halted && shown == Some(PrintableStatus::Stopped) && status.created != Some(true),
         template_labels: template.metadata.and_then(|metadata| metadata.labels).unwrap_or_default(),
         node_selector: template.spec.and_then(|spec| spec.node_selector).unwrap_or_default(),
+        is_stale: false,
     }
 }
 

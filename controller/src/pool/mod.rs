@@ -1,8 +1,8 @@
 //! From a VirtualMachinePool to its machines.
 //!
-//! Nothing is remembered of what was asked for: before something is done, the pool is read and the metadata of its machines are listed,
-//! in two requests whichever number there is, and a machine that is created twice is refused by the API server, for its name is that of
-//! its number ([`garboard_api::pool::name`]).
+//! Nothing is remembered of what was asked for: before something is done, the pool is read, and before machines come or go the metadata of
+//! all are listed, in two requests whichever number there is. A machine that is created twice is refused by the API server, for its name
+//! is that of its number ([`garboard_api::pool::name`]), and so is the deletion of one that was written since.
 
 mod apply;
 pub mod decide;
@@ -26,7 +26,7 @@ use crate::reconciler::{Pause, Reconcile};
 use crate::reconcilers::Leader;
 use crate::stores::{Cached, Pools};
 use crate::unreadable;
-use decide::decide;
+use decide::{Decision, World, decide};
 
 /// A pool with more machines than this is many, …
 const MANY: usize = 100;
@@ -59,15 +59,8 @@ impl Reconcile for Reconciler {
             tokio::time::sleep(GATHERING).await;
         }
         let world = observe::observe(leader, pool).await?;
-        let decision = decide(&world);
-        let (world, decision) = if decision.acts() {
-            // Gone; the watch reports it soon.
-            let Some(world) = observe::afresh(leader, &world).await? else { return Ok(None) };
-            let decision = decide(&world);
-            (world, decision)
-        } else {
-            (world, decision)
-        };
+        // Gone; the watch reports it soon.
+        let Some((world, decision)) = decide_afresh(leader, world).await? else { return Ok(None) };
         apply::apply(leader, &world, &decision).await?;
         Ok(decision.recheck.map(Pause::Until))
     }
@@ -77,6 +70,26 @@ impl Reconcile for Reconciler {
     fn durations(&self) -> &Durations {
         &self.0.context.reconciles.pools
     }
+}
+
+/// What is to be done, in a world of which the API server was asked as far as [it needs that](Decision::needs_list): its machines are listed
+/// once at most. Nothing if the pool is gone.
+async fn decide_afresh(leader: &Leader, world: World) -> Result<Option<(World, Decision)>, ReconcileError> {
+    let decision = decide(&world);
+    if !decision.acts() {
+        return Ok(Some((world, decision)));
+    }
+    if !decision.needs_list() {
+        let Some(read) = observe::afresh(leader, &world, false).await? else { return Ok(None) };
+        let decision = decide(&read);
+        // The pool may ask for more by now.
+        if !decision.needs_list() {
+            return Ok(Some((read, decision)));
+        }
+    }
+    let Some(listed) = observe::afresh(leader, &world, true).await? else { return Ok(None) };
+    let decision = decide(&listed);
+    Ok(Some((listed, decision)))
 }
 
 #[cfg(test)]

@@ -52,9 +52,9 @@ fn member(leader: &Leader, stored: &Cached<Machines>) -> Result<Member, Reconcil
     Ok(Member::of(stored, instance.as_deref())?)
 }
 
-/// The same pool, asked of the API server; nothing if it is not there any more. Its machines are listed once, whichever number there is,
-/// and only their metadata: what each does the stores know.
-pub(super) async fn afresh(leader: &Leader, world: &World) -> Result<Option<World>, ReconcileError> {
+/// The same pool, asked of the API server; nothing if it is not there any more. If it `lists` its machines, that is once, whichever number
+/// there is, and only their metadata: what each does the stores know.
+pub(super) async fn afresh(leader: &Leader, world: &World, lists: bool) -> Result<Option<World>, ReconcileError> {
     let NamespacedName { namespace, name } = NamespacedName::of(&world.pool.metadata)?;
     let pools: Api<Cached<Pools>> = Api::namespaced(leader.context.client.clone(), namespace);
     let found = pools.get_opt(name).await.map_err(while_trying("get the VirtualMachinePool"))?;
@@ -62,8 +62,12 @@ pub(super) async fn afresh(leader: &Leader, world: &World) -> Result<Option<Worl
     if pool.metadata.uid != world.pool.metadata.uid {
         return Ok(None);
     }
-    let listed = list(leader, &pool).await?;
-    let members = known_and_listed(world, &pool, listed);
+    let members = if lists {
+        let listed = list(leader, &pool).await?;
+        known_and_listed(world, &pool, listed)
+    } else {
+        world.members.clone()
+    };
     self::world(leader, pool, members, world.chance).await.map(Some)
 }
 
@@ -74,8 +78,9 @@ fn known_and_listed(world: &World, pool: &VirtualMachinePool, listed: Vec<Object
     let mut known: BTreeMap<&str, &Member> = world.members.iter().map(|member| (member.uid.as_str(), member)).collect();
     let of_list = listed.into_iter().map(|metadata| {
         let before = metadata.uid.as_deref().and_then(|uid| known.remove(uid));
-        let (state, instance) =
+        let (mut state, instance) =
             before.map_or_else(|| (State::default(), None), |before| (before.state.clone(), before.instance.clone()));
+        state.is_stale = before.is_some_and(|before| before.resource_version != metadata.resource_version);
         Member::new(metadata, state, instance)
     });
     let mut members: Vec<Member> = of_list.collect();
@@ -199,6 +204,7 @@ mod tests {
         let members = vec![
             Member::new(metadata("p-0", Some("pool")), ready.clone(), None),
             Member::new(metadata("p-1", Some("pool")), ready.clone(), None),
+            Member::new(metadata("p-9-gone", Some("pool")), ready.clone(), None),
             astray.clone(),
         ];
         let world = World {
@@ -210,8 +216,11 @@ mod tests {
             now: jiff::Timestamp::UNIX_EPOCH,
             chance: 0,
         };
+        let mut written_since = metadata("p-1", Some("pool"));
+        written_since.resource_version = Some("8".to_owned());
         let listed = vec![
             metadata("p-0", Some("pool")),
+            written_since.clone(),
             metadata("p-2", Some("pool")),
             metadata("p-3", None),
             metadata("alone", None),
@@ -219,7 +228,8 @@ mod tests {
         ];
         let merged = known_and_listed(&world, &world.pool, listed);
         let expected = vec![
-            Member::new(metadata("p-0", Some("pool")), ready, None),
+            Member::new(metadata("p-0", Some("pool")), ready.clone(), None),
+            Member::new(written_since, State { is_stale: true, ..ready }, None),
             Member::new(metadata("p-2", Some("pool")), State::default(), None),
             Member::new(metadata("p-3", None), State::default(), None),
             astray,

@@ -49,7 +49,10 @@ impl<'a> Steps<'a> {
         match step {
             Step::Claim(claim) => change_owners::<Machines>(&self.leader.context.client, self.namespace, claim).await,
             Step::Create(number) => self.create(*number).await,
-            Step::Delete { victim, why } => self.delete(victim, why).await,
+            Step::Delete { victim, resource_version, instance, why } => {
+                self.is_run_by(victim, instance.as_deref()).await?;
+                self.delete(victim, resource_version.clone(), why).await
+            }
             Step::Retire(machine) => self.retire(machine).await,
             Step::LetGo(machine) => self.let_go(machine).await,
             Step::Rewrite { machine, number, before } => self.rewrite(machine, *number, before.as_deref()).await,
@@ -87,10 +90,19 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Its name is free when nothing is left that it owns.
-    async fn delete(self, victim: &Victim, why: &str) -> Result<(), ReconcileError> {
+    /// That a machine has this instance still, if it has to have one: another one has other volumes, which are not to go.
+    async fn is_run_by(self, machine: &Victim, instance: Option<&str>) -> Result<(), ReconcileError> {
+        let Some(uid) = instance else { return Ok(()) };
+        let found = self.api::<Instances>().get_opt(&machine.name).await;
+        let found = found.map_err(while_trying("get the VirtualMachineInstance"))?;
+        let is_the_same = found.is_some_and(|found| found.meta().uid.as_deref() == Some(uid));
+        if is_the_same { Ok(()) } else { Err(ReconcileError::Overtaken) }
+    }
+
+    /// Its name is free when nothing is left that it owns. One that was written since it was seen may be another user's by now, or run.
+    async fn delete(self, victim: &Victim, version: Option<String>, why: &str) -> Result<(), ReconcileError> {
         let Victim { name, uid } = victim;
-        let only_this = Preconditions { uid: Some(uid.clone()), resource_version: None };
+        let only_this = Preconditions { uid: Some(uid.clone()), resource_version: version };
         let policy = Some(PropagationPolicy::Foreground);
         let params =
             DeleteParams { preconditions: Some(only_this), propagation_policy: policy, ..DeleteParams::default() };
@@ -99,7 +111,8 @@ impl<'a> Steps<'a> {
                 self.record(Reason::SuccessfulDelete, format!("deleted the VirtualMachine {name}: {why}"));
                 Ok(())
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),
             Err(error) => Err(while_trying("delete the VirtualMachine")(error)),
         }
     }

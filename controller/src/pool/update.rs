@@ -15,7 +15,7 @@ use garboard_api::run_strategy::RunStrategy;
 use garboard_api::v1::{VirtualMachinePoolSelectionPolicy, VirtualMachinePoolSpec, VirtualMachineSpec};
 use garboard_api::{VirtualMachinePool, pool};
 
-use super::decide::{Step, World, is_paused, own, victim};
+use super::decide::{Step, World, deletion, is_paused, own, victim};
 use super::member::{Instance, Member};
 use super::order;
 use crate::replica_set::decide::BURST;
@@ -122,7 +122,7 @@ fn restarted(world: &World, current: &str, members: &[&Member], budget: usize) -
             budget -= 1;
         }
         steps.push(match outdated {
-            Outdated::Volumes => Step::Delete { victim: victim(member), why: "its volumes are others now" },
+            Outdated::Volumes => deletion(member, Some(instance.uid.clone()), "its volumes are others now"),
             Outdated::Instance | Outdated::InName => restart(member, instance),
         });
     }

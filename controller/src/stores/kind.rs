@@ -1,7 +1,7 @@
 //! The kinds that are watched, and what is kept of each.
 
 use garboard_api::conditions::PodConditionType;
-use garboard_api::metadata::annotation;
+use garboard_api::metadata::{annotation, volume_annotation};
 use garboard_api::v1::KubeVirt;
 use garboard_api::validate::review;
 use garboard_api::{
@@ -288,9 +288,12 @@ impl Kind for DataVolumes {
     const PLURAL: &'static str = "datavolumes";
 
     fn is_dropped(path: &[&str], key: &str) -> bool {
+        const OF_METADATA: [&str; 6] =
+            ["name", "namespace", "uid", "resourceVersion", "ownerReferences", "annotations"];
         match path {
             [] => key == "spec",
-            ["metadata"] => !["name", "namespace", "uid", "resourceVersion", "ownerReferences"].contains(&key),
+            ["metadata"] => !OF_METADATA.contains(&key),
+            ["metadata", "annotations"] => key != volume_annotation::POOL,
             // The percentage is reported often, and changes nothing.
             ["status"] => !["phase", "conditions"].contains(&key),
             _ => false,
@@ -325,7 +328,7 @@ impl Kind for VolumeClaims {
             ["name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "ownerReferences", "annotations"];
         match path {
             ["metadata"] => !OF_METADATA.contains(&key),
-            ["metadata", "annotations"] => key != PREALLOCATED,
+            ["metadata", "annotations"] => ![PREALLOCATED, volume_annotation::POOL].contains(&key),
             ["spec"] => !["accessModes", "resources", "volumeMode", "dataSourceRef"].contains(&key),
             ["status"] => key != "capacity",
             _ => false,

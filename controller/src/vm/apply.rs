@@ -47,7 +47,7 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
     for name in sizes::dropped(decision) {
         sizes::apply::drop_copy(context, vm, name).await;
     }
-    let failed = status::failed_import(vm, &decision.status);
+    let failed = status::failed_volume(vm, &decision.status);
     failed.into_iter().for_each(|event| context.record(&vm.object_ref(&()), event));
     Ok(())
 }
@@ -109,9 +109,7 @@ async fn take(
     let instances: Api<Cached<Instances>> = Api::namespaced(context.client.clone(), namespace);
     match step {
         Step::CreateDataVolume { name, object, absent_source, is_claimed } => {
-            let made = make_data_volume(context, vm, name, object).await;
-            let made = if *is_claimed { or_as_it_is(made, name) } else { made };
-            made?;
+            bring(context, vm, name, object, *is_claimed).await?;
             let warning = absent_source.as_ref().map(|source| without_source(name, source));
             warning.into_iter().for_each(|event| context.record(&vm.object_ref(&()), event));
         }
@@ -223,6 +221,22 @@ fn without_source(name: &str, source: &str) -> NewEvent {
     NewEvent::warning(Reason::SourcePvcNotAvailable, note)
 }
 
+/// Makes a DataVolume. Where there is a claim, which the machine is started with, it must not be another's.
+async fn bring(
+    context: &Context,
+    vm: &VirtualMachine,
+    name: &str,
+    object: &DynamicObject,
+    is_claimed: bool,
+) -> Result<(), ReconcileError> {
+    match make_data_volume(context, vm, name, object).await {
+        // The machine waits for it in any case.
+        Err(ReconcileError::Overtaken) if !is_claimed => Ok(()),
+        made if is_claimed => or_as_it_is(made, name),
+        made => made,
+    }
+}
+
 /// A refusal, where there is a claim that can be used without a DataVolume.
 fn or_as_it_is(made: Result<(), ReconcileError>, name: &str) -> Result<(), ReconcileError> {
     match made {
@@ -247,7 +261,8 @@ async fn make_data_volume(
             context.record(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulDataVolumeCreate, note));
             Ok(())
         }
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        // Whose it is the watch shows soon: until then nothing is started with it.
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Err(ReconcileError::Overtaken),
         // The kind, not the object.
         Err(kube::Error::Api(status)) if data_volumes::is_absent(&status) => {
             Err(ReconcileError::Refused { message: data_volumes::NO_IMPORTER.to_owned() })

@@ -28,11 +28,11 @@ use super::kept::{self, Keeping};
 use super::sizes::{self, Sizes};
 pub use super::step::Step;
 use super::{revision, status};
-use crate::data_volumes::{self, DataVolumeProgress, ProgressByName};
+use crate::data_volumes::{self, DataVolumeProgress, Foreign, ProgressByName};
 use crate::descheduler;
 use crate::time::stamp;
 
-/// How often a DataVolume is looked at that waiting does not help, while its machine is not to run.
+/// How often a DataVolume is looked at that waiting does not help, while its machine is not to run or may not use it.
 const STUCK: Duration = Duration::from_secs(60);
 
 /// Everything a decision depends on.
@@ -47,6 +47,8 @@ pub struct World {
     pub started_from: Option<VirtualMachineSpec>,
     /// How far the DataVolumes are that it names, those of its templates among them; asked only while there is no instance.
     pub data_volumes: ProgressByName,
+    /// What has the name of a DataVolume of its templates and is not its own, which is not among them. It is neither made nor used.
+    pub foreign: Option<Foreign>,
     /// Of those that it brings along and that are still to be made: the claim that each copies, if it does not exist.
     pub absent_sources: BTreeMap<String, String>,
     /// When it was looked at.
@@ -360,6 +362,13 @@ pub(super) fn start_is_due(world: &World, strategy: RunStrategy) -> bool {
 }
 
 fn start(world: &World, decision: &mut Decision) {
+    if let Some(foreign) = &world.foreign {
+        decision.recheck = Some(match foreign {
+            Foreign::Others(_) => STUCK,
+            Foreign::Leaves(_) => data_volumes::ASK_AGAIN,
+        });
+        return;
+    }
     if data_volumes::obstacle(&world.data_volumes).is_some() {
         decision.recheck = Some(data_volumes::ASK_AGAIN);
         return;

@@ -77,7 +77,7 @@ fn pause(world: &World, decision: &Decision) -> Option<Pause> {
     if world.sizes.problem.is_some() {
         return Some(Pause::Growing { first: pause, longest: sizes::LONGEST_WAIT });
     }
-    let waits = data_volumes::obstacle(&world.data_volumes).is_some();
+    let waits = world.foreign.is_some() || data_volumes::obstacle(&world.data_volumes).is_some();
     Some(if waits { Pause::Growing { first: pause, longest: data_volumes::LONGEST_WAIT } } else { Pause::Until(pause) })
 }
 

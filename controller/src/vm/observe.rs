@@ -12,7 +12,7 @@ use super::decide::{self, World};
 use super::sizes::{self, Sizes};
 use super::{revision, status};
 use crate::context::{ReconcileError, while_trying};
-use crate::data_volumes::{self, ProgressByName, observe};
+use crate::data_volumes::{self, Foreign, ProgressByName, observe};
 use crate::reconcilers::{Leader, Waiter};
 use crate::stores::ObjectKey;
 
@@ -23,7 +23,7 @@ pub(super) async fn observe(
 ) -> Result<World, ReconcileError> {
     // A machine that has an instance, or goes, must not be kept from its stop by a claim that cannot be read.
     let is_begun = vmi.is_some() || vm.metadata.deletion_timestamp.is_some();
-    let data_volumes = if is_begun { ProgressByName::new() } else { data_volumes(leader, vm).await? };
+    let (data_volumes, foreign) = if is_begun { Default::default() } else { data_volumes(leader, vm).await? };
     let absent_sources = observe::absent_sources(leader, vm, &data_volumes).await;
     let config = leader.context.settings.borrow().config.clone();
     let sizes = sizes(&leader.context.client, vm, vmi.as_ref(), &config).await?;
@@ -32,6 +32,7 @@ pub(super) async fn observe(
         vmi,
         started_from: None,
         data_volumes,
+        foreign,
         absent_sources,
         now: jiff::Timestamp::now(),
         chance: uuid::Uuid::new_v4().as_u64_pair().0,
@@ -63,8 +64,11 @@ async fn sizes(
     }
 }
 
-/// How far the DataVolumes are that the machine names or brings along.
-async fn data_volumes(leader: &Leader, vm: &VirtualMachine) -> Result<ProgressByName, ReconcileError> {
+/// How far the DataVolumes are that the machine names or brings along, and what of these is not its own.
+async fn data_volumes(
+    leader: &Leader,
+    vm: &VirtualMachine,
+) -> Result<(ProgressByName, Option<Foreign>), ReconcileError> {
     let missing = |what| ReconcileError::Incomplete { what };
     let namespace = vm.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
     let name = vm.metadata.name.as_deref().ok_or(missing("a name"))?;
@@ -73,7 +77,7 @@ async fn data_volumes(leader: &Leader, vm: &VirtualMachine) -> Result<ProgressBy
     let brought = vm.spec.data_volume_templates.iter().filter_map(|each| each.metadata.as_ref()?.name.as_deref());
     let names: BTreeSet<&str> = named.chain(brought).collect();
     let waiter = Waiter::Machine(ObjectKey::new(namespace, name));
-    observe::data_volumes(leader, namespace, names, waiter).await
+    observe::of_machine(leader, vm, names, &waiter).await
 }
 
 /// What the machine was when its instance was started, while it is newer than that; nothing where that is not known: an earlier release

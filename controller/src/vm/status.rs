@@ -12,7 +12,7 @@ use garboard_api::{Phase, PrintableStatus, VirtualMachine, VirtualMachineInstanc
 
 use super::decide::{World, carried, ends, instance, start_is_due};
 use super::revision;
-use crate::data_volumes::{self, DataVolumeProgress};
+use crate::data_volumes::{self, DataVolumeProgress, Foreign};
 use crate::events::NewEvent;
 use crate::time::{QUICK, at_latest, elapsed};
 
@@ -68,6 +68,9 @@ fn printable(world: &World, starts: bool, status: &VirtualMachineStatus) -> Prin
     }
     let Some(vmi) = &world.vmi else {
         let is_wanted = RunStrategy::of(&world.vm).is_some_and(|strategy| start_is_due(world, strategy));
+        if is_wanted && world.foreign.is_some() {
+            return PrintableStatus::Provisioning;
+        }
         let counts = |state: &PrintableStatus| {
             is_wanted || !matches!(state, PrintableStatus::ErrorPvcNotFound | PrintableStatus::WaitingForVolumeBinding)
         };
@@ -156,7 +159,8 @@ fn conditions_of(vmi: &VirtualMachineInstance) -> &[VirtualMachineInstanceCondit
 fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualMachineCondition> {
     let Some(vmi) = &world.vmi else {
         let missing = not_ready(world, before, Reason::VmiNotExists, "there is no VirtualMachineInstance");
-        return std::iter::once(missing).chain(unfilled(world, before)).collect();
+        let storage = foreign(world, before).or_else(|| unfilled(world, before));
+        return std::iter::once(missing).chain(storage).collect();
     };
     let mut mirrored: Vec<_> = conditions_of(vmi).iter().map(mirror).collect();
     if needs_restart(world, vmi) {
@@ -170,6 +174,17 @@ fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualM
     let message = "the VirtualMachineInstance has no Ready condition yet";
     let missing = not_ready(world, before, Reason::VmiConditionMissing, message);
     std::iter::once(missing).chain(mirrored).collect()
+}
+
+/// That a DataVolume of its templates is not the machine's own.
+fn foreign(world: &World, before: &[VirtualMachineCondition]) -> Option<VirtualMachineCondition> {
+    let foreign = world.foreign.as_ref()?;
+    let (kind, holds, reason) = match foreign {
+        Foreign::Others(_) => (VmConditionType::Failure, true, Reason::FailedDataVolumeCreate),
+        Foreign::Leaves(_) => (VmConditionType::DataVolumesReady, false, Reason::NotAllDataVolumesReady),
+    };
+    let new = NewCondition::new(kind, holds, reason, foreign.message());
+    Some(conditions::made(&new, before, world.now))
 }
 
 /// What the machine waits for, of the DataVolumes it names.
@@ -246,11 +261,12 @@ pub(super) fn is_known(vm: &VirtualMachine, message: &str) -> bool {
     failure.is_some_and(|each| each.message.as_deref() == Some(message))
 }
 
-/// That a DataVolume cannot be filled, unless the machine reports it already.
-pub(super) fn failed_import(vm: &VirtualMachine, after: &VirtualMachineStatus) -> Option<NewEvent> {
+/// That a DataVolume cannot be filled, or is not the machine's own, unless the machine reports it already.
+pub(super) fn failed_volume(vm: &VirtualMachine, after: &VirtualMachineStatus) -> Option<NewEvent> {
     let failure = conditions::find_with(&after.conditions, VmConditionType::Failure, ConditionStatus::True)?;
-    let reason = Reason::FailedDataVolumeImport;
-    let message = failure.message.clone().filter(|_| failure.reason.as_deref() == Some(reason.name()))?;
+    let reasons = [Reason::FailedDataVolumeImport, Reason::FailedDataVolumeCreate];
+    let reason = reasons.into_iter().find(|reason| failure.reason.as_deref() == Some(reason.name()))?;
+    let message = failure.message.clone()?;
     (!is_known(vm, &message)).then(|| NewEvent::warning(reason, message))
 }
 

@@ -147,7 +147,7 @@ async fn storage(leader: &Leader, vmi: &VirtualMachineInstance) -> Result<(Claim
     let name = vmi.metadata.name.as_deref().ok_or(missing("a name"))?;
     let waiter = Waiter::Instance(ObjectKey::new(namespace, name));
     let named: BTreeSet<&str> = data_volumes::names(&vmi.spec).collect();
-    let data_volumes = observe::data_volumes(leader, namespace, named, waiter.clone()).await?;
+    let data_volumes = observe::data_volumes(leader, namespace, named, &waiter).await?;
     // A machine that waits for its data asks for nothing else.
     let waits = data_volumes::obstacle(&data_volumes).is_some();
     let names = vmi.spec.claims(name).filter(|_| !waits);

@@ -8,6 +8,8 @@ use super::*;
 
 const REVISIONS: &str = "/apis/apps/v1/namespaces/ns/controllerrevisions";
 const REVISION: &str = "kubevirt.io/vm-pool-revision-name";
+const DATA_VOLUMES: &str = "/apis/cdi.kubevirt.io/v1beta1/datavolumes";
+const DISK: &str = "/apis/cdi.kubevirt.io/v1beta1/namespaces/ns/datavolumes/disk-0";
 
 /// Its machines are halted, so that nothing is asked for their instances.
 fn pool(spec: Value) -> Value {
@@ -151,10 +153,15 @@ async fn machines_become_what_the_template_makes_now() {
         "data": {"virtualMachineTemplate": before["spec"]["virtualMachineTemplate"]}});
     let at = format!("{REVISIONS}/{old}");
     let path = at.clone();
-    let server = with(&now, vec![member(&before, 0)], vec![member(&before, 0)], |state| {
+    let server = with(&now, vec![member(&before, 0)], vec![], |state| {
         state.stored.insert(path, record);
+        state.listed.remove(VMS);
     })
     .await;
+    assert!(
+        !server.reads().iter().any(|path| path == VMS),
+        "a change names the version of its machine: none is listed"
+    );
     assert!(!server.asked(&Method::GET, &at).is_empty(), "what it was made of is looked up");
     let made = &server.asked(&Method::POST, REVISIONS)[0];
     assert_eq!(made["metadata"]["name"], revision(&now));
@@ -174,8 +181,88 @@ async fn what_is_too_many_goes_with_what_it_owns() {
     let server = with(&pool, both(), both(), |_| {}).await;
     let deletions = server.asked(&Method::DELETE, &format!("{VMS}/p-1"));
     assert_eq!(deletions[0]["propagationPolicy"], "Foreground");
-    assert_eq!(deletions[0]["preconditions"]["uid"], "uid-1");
+    assert_eq!(deletions[0]["preconditions"], json!({"uid": "uid-1", "resourceVersion": "6"}));
     assert_eq!(server.asked(&Method::DELETE, &format!("{VMS}/p-0")), [] as [Value; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_was_written_since_it_was_seen_is_not_deleted_for_what_was_seen() {
+    let pool = pool(json!({"replicas": 1, "autohealing": {}}));
+    let mut failing = member(&pool, 0);
+    failing["status"]["startFailure"] = json!({"consecutiveFailCount": 3});
+    let path = format!("{VMS}/p-0");
+    let server = with(&pool, vec![failing.clone()], vec![failing.clone()], |_| {}).await;
+    let deletions = server.asked(&Method::DELETE, &path);
+    assert_eq!(deletions[0]["preconditions"], json!({"uid": "uid-0", "resourceVersion": "6"}));
+    let mut written = failing.clone();
+    written["metadata"]["resourceVersion"] = json!("7");
+    let server = with(&pool, vec![failing], vec![written], |_| {}).await;
+    assert!(looks(&server) > 0, "it was looked at");
+    assert_eq!(server.asked(&Method::DELETE, &path), [] as [Value; 0]);
+}
+
+/// A DataVolume that the machine `q-0` of another pool controls.
+fn others_disk() -> Value {
+    let owner = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "q-0", "uid": "q-0-uid", "controller": true}]);
+    json!({
+        "metadata": {"name": "disk-0", "namespace": "ns", "uid": "disk-uid", "resourceVersion": "4", "ownerReferences": owner},
+        "status": {"phase": "Succeeded"},
+    })
+}
+
+/// The one machine of a pool whose template names a DataVolume as that of another pool does, beside these machines.
+async fn with_others_disk(machines: Vec<Value>) -> Server {
+    let storage = json!({"resources": {"requests": {"storage": "1Gi"}}});
+    let brought = json!([{"metadata": {"name": "disk"}, "spec": {"source": {"blank": {}}, "storage": storage}}]);
+    let devices = json!({"disks": [{"name": "root", "disk": {"bus": "virtio"}}]});
+    let volumes = json!([{"name": "root", "dataVolume": {"name": "disk"}}]);
+    let template = json!({"spec": {"domain": {"devices": devices}, "volumes": volumes}});
+    let spec = json!({"runStrategy": "Always", "dataVolumeTemplates": brought, "template": template});
+    let pool = pool(json!({"replicas": 1, "virtualMachineTemplate": {"spec": spec}}));
+    let read: VirtualMachinePool = serde_json::from_value(pool.clone()).unwrap();
+    let mut own = member(&pool, 0);
+    own["spec"] = serde_json::to_value(garboard_api::pool::machine(&read, 0).spec).unwrap();
+    let known = [vec![own.clone()], machines].concat();
+    with(&pool, known, vec![own], |state| {
+        state.listed.insert(DATA_VOLUMES, vec![others_disk()]);
+        state.stored.insert(DISK.to_owned(), others_disk());
+    })
+    .await
+}
+
+/// Names of the instances that were made, and the conditions that the pool's machine reports.
+fn started_and_reported(server: &Server) -> (Vec<String>, Vec<Value>) {
+    let made = server.asked(&Method::POST, VMIS).into_iter();
+    let names = made.map(|body| body["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+    let written = server.asked(&Method::PATCH, &format!("{VMS}/p-0/status"));
+    let conditions = written.iter().filter_map(|body| body["status"]["conditions"].as_array());
+    (names, conditions.flatten().cloned().collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_runs_on_no_disk_of_another_pool_and_says_what_to_write() {
+    let server = with_others_disk(vec![machine("q-0")]).await;
+    let (started, reported) = started_and_reported(&server);
+    assert!(!started.contains(&"p-0".to_owned()), "{started:?}");
+    let failure = reported.iter().find(|each| each["type"] == "Failure").unwrap();
+    assert_eq!(failure["reason"], "FailedDataVolumeCreate");
+    let path = "spec.virtualMachineTemplate.spec.dataVolumeTemplates[0].metadata.name of the VirtualMachinePool p: ";
+    let message = failure["message"].as_str().unwrap();
+    assert!(message.starts_with(path) && message.contains("belongs to the VirtualMachine q-0"), "{message}");
+    let state = server.0.lock().unwrap();
+    let mut changes =
+        state.asked.iter().filter(|(method, path, _)| method != Method::GET && path.contains("datavolumes"));
+    assert_eq!(changes.next(), None, "what is another's is neither made nor written nor deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_waits_for_the_end_of_what_a_machine_that_is_gone_has_left() {
+    let server = with_others_disk(vec![]).await;
+    let (started, reported) = started_and_reported(&server);
+    assert_eq!(started, [] as [String; 0]);
+    assert!(reported.iter().all(|each| each["type"] != "Failure"), "{reported:?}");
+    let waits = reported.iter().find(|each| each["type"] == "DataVolumesReady").unwrap();
+    assert!(waits["message"].as_str().unwrap().contains("is being removed"), "{waits}");
 }
 
 #[tokio::test(start_paused = true)]

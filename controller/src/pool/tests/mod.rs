@@ -85,7 +85,7 @@ fn created(decision: &Decision) -> Vec<u32> {
 fn deleted(decision: &Decision) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     for step in &decision.delete {
-        if let Step::Delete { victim, why } = step {
+        if let Step::Delete { victim, why, .. } = step {
             found.push((victim.name.as_str(), *why));
         }
     }
@@ -182,6 +182,7 @@ fn one_that_does_not_start_goes_with_its_volumes() {
     let kept = json!({"proactive": {"statePreservation": "Offline"}});
     let healing = pool(2, json!({"autohealing": {}, "scaleInStrategy": kept}));
     let mut two = members(&healing, 2);
+    two.iter_mut().for_each(|each| each.instance = None);
     two[0].state.failures = 3;
     two[1].state = State {
         shown: Some(PrintableStatus::ErrImagePull),
@@ -198,6 +199,26 @@ fn one_that_does_not_start_goes_with_its_volumes() {
     careless.pool = pool(2, json!({"autohealing": {}}));
     careless.members.push(member(&careless.pool, 2, 1));
     assert_eq!(deleted(&decide(&careless)), [("p-0", "it does not start")]);
+}
+
+#[test]
+fn a_deletion_names_the_version_that_it_was_decided_on_and_waits_for_the_newest() {
+    let healing = pool(1, json!({"autohealing": {}}));
+    let mut one = members(&healing, 1);
+    (one[0].instance, one[0].state.failures) = (None, 3);
+    let decision = decide(&world(healing.clone(), one.clone()));
+    let [Step::Delete { victim, resource_version, instance, .. }] = decision.delete.as_slice() else { panic!() };
+    assert_eq!((victim.name.as_str(), resource_version.as_deref(), instance), ("p-0", Some("1"), &None));
+    assert!(decision.needs_list(), "what the store has is not enough");
+    // What it shows is of the version before: its guest may run by now.
+    one[0].state.is_stale = true;
+    let decision = decide(&world(healing, one));
+    assert_eq!((decision.acts(), decision.recheck.map(|pause| pause.as_secs())), (false, Some(1)));
+    // For one that is too many it counts who it is, and not what it does.
+    let fewer = pool(0, json!({}));
+    let mut excess = members(&fewer, 1);
+    excess[0].state.is_stale = true;
+    assert_eq!(deleted(&decide(&world(fewer, excess))), [("p-0", "too many")]);
 }
 
 #[test]

@@ -111,8 +111,8 @@ fn other_volumes_are_another_machine() {
     world.pool.spec.max_unavailable = Some(serde_json::from_value(json!(1)).unwrap());
     world.pool.spec.replicas = Some(2);
     let update = decide(&world).update;
-    let [Step::Delete { why, .. }] = update.as_slice() else { panic!("{update:?}") };
-    assert_eq!(*why, "its volumes are others now");
+    let [Step::Delete { victim, instance, why, .. }] = update.as_slice() else { panic!("{update:?}") };
+    assert_eq!((instance.clone(), *why), (Some(format!("{}-vmi", victim.name)), "its volumes are others now"));
     // The next one is not before this one is back.
     world.members[0].leaves = true;
     assert_eq!(decide(&world).update, []);
@@ -145,6 +145,19 @@ fn only_so_many_are_away_at_a_time() {
     assert!(update.len() == 2 && update.contains(&ill), "{update:?}");
     world.members[1].instance.as_mut().unwrap().leaves = true;
     assert_eq!(restarts(&decide(&world)), 1, "its instance goes already");
+}
+
+#[test]
+fn machines_are_listed_where_they_come_or_go_and_not_for_each_restart() {
+    let after = changed(json!({"maxUnavailable": 1}), |pool| host(pool, "second"));
+    let rolling = decide(&rewritten(&after, 4));
+    assert!(rolling.acts() && restarts(&rolling) == 1 && !rolling.needs_list(), "{rolling:?}");
+    let outdated = decide(&world(after.clone(), members(&pool(4, json!({})), 4)));
+    assert!(outdated.acts() && !outdated.needs_list(), "each change names the machine's version: {outdated:?}");
+    assert!(decide(&rewritten(&after, 3)).needs_list(), "one is missing");
+    let mut adopted = rewritten(&after, 4);
+    adopted.members[0].owners.clear();
+    assert!(decide(&adopted).needs_list());
 }
 
 #[test]

@@ -46,6 +46,7 @@ fn world(vm: VirtualMachine, copy: Option<KeptCopy>, config: ClusterConfig) -> W
         vmi: None,
         started_from: None,
         data_volumes: ProgressByName::new(),
+        foreign: None,
         absent_sources: BTreeMap::new(),
         now: Timestamp::UNIX_EPOCH,
         chance: 0,

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::decide::{Decision, Step, World, decide};
 use super::sizes::Sizes;
-use super::status::{because, failed_import, is_known};
-use crate::data_volumes::{DataVolumeProgress, ProgressByName};
+use super::status::{because, failed_volume, is_known};
+use crate::data_volumes::{DataVolumeProgress, Foreign, ProgressByName};
 use crate::events::EventReason;
 use crate::time::QUICK;
 
@@ -41,6 +41,7 @@ fn world(strategy: &str) -> World {
         vmi: None,
         started_from: None,
         data_volumes: ProgressByName::new(),
+        foreign: None,
         absent_sources: BTreeMap::new(),
         now: Timestamp::UNIX_EPOCH,
         chance: 0,
@@ -299,13 +300,13 @@ fn what_keeps_an_instance_from_its_start_has_its_printable_status() {
 fn a_data_volume_that_cannot_be_filled_has_one_event() {
     let mut world = bringing("Always", DataVolumeProgress::Failed("404".to_owned()));
     let failed = decide(&world).status;
-    let event = failed_import(&world.vm, &failed).unwrap();
+    let event = failed_volume(&world.vm, &failed).unwrap();
     assert_eq!(event.reason, EventReason::Of(Reason::FailedDataVolumeImport));
     assert!(event.note.contains("root cannot be filled: 404"), "{}", event.note);
     world.vm.status = Some(failed.clone());
-    assert_eq!(failed_import(&world.vm, &failed), None);
+    assert_eq!(failed_volume(&world.vm, &failed), None);
     let refused = because(&self::world("Always"), Reason::FailedCreate, "no quota");
-    assert_eq!(failed_import(&world.vm, &refused), None, "another failure");
+    assert_eq!(failed_volume(&world.vm, &refused), None, "another failure");
 }
 
 /// Carries a decision out as the API server would.

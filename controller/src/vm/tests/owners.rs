@@ -100,3 +100,48 @@ fn an_instance_that_leaves_and_is_not_ours_is_neither_adopted_nor_followed() {
     let failure = decision.status.conditions.iter().find(|each| each.r#type == "Failure").unwrap();
     assert!(failure.message.as_ref().unwrap().contains("is being removed"), "{failure:?}");
 }
+
+#[test]
+fn a_machine_is_not_started_with_what_is_not_its_own_and_says_why() {
+    let others = || Foreign::Others("spec.dataVolumeTemplates[0].metadata.name: it is another's".to_owned());
+    let leaves = || Foreign::Leaves("it is being removed".to_owned());
+    let rows = [
+        ("Always", others(), "Provisioning", Some(60), "Failure", "FailedDataVolumeCreate"),
+        ("Halted", others(), "Stopped", None, "Failure", "FailedDataVolumeCreate"),
+        ("Always", leaves(), "Provisioning", Some(2), "DataVolumesReady", "NotAllDVsReady"),
+        ("Halted", leaves(), "Stopped", None, "DataVolumesReady", "NotAllDVsReady"),
+    ];
+    for (strategy, foreign, shown, seconds, kind, reason) in rows {
+        let mut world = bringing(strategy, DataVolumeProgress::Done);
+        world.data_volumes.clear();
+        world.foreign = Some(foreign.clone());
+        let decision = decide(&world);
+        assert_eq!(steps(&decision), [] as [&str; 0], "{strategy} {foreign:?}: neither made nor used");
+        assert_eq!(decision.status.printable_status.as_deref(), Some(shown), "{strategy} {foreign:?}");
+        assert_eq!(decision.recheck.map(|pause| pause.as_secs()), seconds, "{strategy} {foreign:?}");
+        // A pool asks for it before it lets a machine go.
+        assert_eq!(decision.status.run_strategy.as_deref(), (strategy == "Halted").then_some("Halted"));
+        let condition = decision.status.conditions.iter().find(|each| each.r#type == kind).unwrap();
+        assert_eq!(
+            (condition.reason.as_deref(), condition.message.as_deref()),
+            (Some(reason), Some(foreign.message()))
+        );
+        let event = failed_volume(&world.vm, &decision.status).map(|event| event.reason);
+        let is_event = matches!(foreign, Foreign::Others(_));
+        assert_eq!(event, is_event.then_some(EventReason::Of(Reason::FailedDataVolumeCreate)));
+        world.vm.status = Some(decision.status.clone());
+        assert_eq!((decide(&world).status, failed_volume(&world.vm, &decision.status)), (decision.status, None));
+    }
+    // It is started when its templates name what is its own.
+    let mut renamed = bringing("Always", DataVolumeProgress::Done);
+    renamed.foreign = Some(others());
+    renamed.vm.status = Some(decide(&renamed).status);
+    renamed.foreign = None;
+    let decision = decide(&renamed);
+    assert_eq!(steps(&decision), ["create"]);
+    assert!(decision.status.conditions.iter().all(|each| each.r#type != "Failure"), "{decision:?}");
+    // A machine that runs with it, since an earlier release has started it, is left alone.
+    let mut running = bringing("Always", DataVolumeProgress::Done);
+    running.vmi = Some(instance(&running, Phase::Running));
+    assert_eq!((steps(&decide(&running)), printed(&running).as_str()), (vec![], "Running"));
+}

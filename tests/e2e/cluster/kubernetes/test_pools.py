@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from garboard_e2e.cluster import importer, volumes
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE, Object
-from garboard_e2e.cluster.objects import machine
+from garboard_e2e.cluster.objects import claim, machine
 from garboard_e2e.cluster.pools import GROUP, VERSION, Pool, guest, newest_go, pool
 
 Make = Callable[..., Pool]
@@ -204,6 +205,52 @@ def test_what_scaled_in_machines_own_stays_where_the_pool_keeps_it(kube: Kube, m
         )
     finally:
         kube.kubectl("delete", "pvc/kept-0", "--ignore-not-found")
+
+
+def with_disk(name: str, strategy: str, disk: str) -> Object:
+    """The template of a pool whose machines bring a DataVolume each, of this name and their number."""
+    spec = machine(name, strategy, volumes=[{"name": "root", "dataVolume": {"name": disk}}])["spec"]
+    spec["dataVolumeTemplates"] = [importer.template(disk)]
+    return {"metadata": {"labels": {"app": name}}, "spec": spec}
+
+
+def test_pools_whose_templates_name_the_same_disk_do_not_share_it(
+    kube: Kube, make: Make, held: contextlib.ExitStack
+) -> None:
+    importer.goes(kube, held)
+    importer.comes(kube)
+    first = make("first", 1, virtualMachineTemplate=with_disk("first", "Halted", "disk"))
+    (owner,) = first.comes_to(1).values()
+    disk = importer.made(kube, "disk-0")
+    assert [each["uid"] for each in disk["ownerReferences"]] == [owner], disk
+    assert disk["annotations"]["garboard.dev/pool"] == "first", disk
+    importer.reaches(kube, "disk-0", "Succeeded")
+    second = make("second", 1, virtualMachineTemplate=with_disk("second", "Always", "disk"))
+    (uid,) = second.comes_to(1).values()
+    path = "spec.virtualMachineTemplate.spec.dataVolumeTemplates[0].metadata.name of the VirtualMachinePool second"
+    failure = kube.says_of_itself("vm", "second-0", "Failure", path)
+    assert failure["reason"] == "FailedDataVolumeCreate" and "the VirtualMachine first-0" in failure["message"], failure
+    kube.shows("second-0", "Provisioning")
+    assert not kube.there("vmi", "second-0"), "a guest was started on the disk of another pool"
+    kube.kubectl("delete", "vm/second-0", "--wait=false")
+    kube.ask_until("another machine", functools.partial(is_replaced, second, "second-0", uid))
+    kube.says_of_itself("vm", "second-0", "Failure", path)
+    now = kube.get("datavolume/disk-0")["metadata"]
+    assert (now["uid"], "deletionTimestamp" in now) == (disk["uid"], False), "it went with a machine of another pool"
+    # A name as the message asks for it.
+    second.patch({"spec": {"virtualMachineTemplate": with_disk("second", "Always", "second-disk")}})
+    own = importer.made(kube, "second-disk-0")
+    directory = held.enter_context(volumes.directory())
+    held.callback(volumes.remove_claim, kube, "second-disk-0")
+    kube.apply(*claim("second-disk-0", str(directory)))
+    importer.reaches(kube, "second-disk-0", "Succeeded")
+    kube.runs("second-0")
+    # Each goes with its own machine, and not before.
+    first.scale(0)
+    kube.is_removed("first-0")
+    kube.kubectl("wait", "--for=delete", "datavolume/disk-0", "--timeout=180s")
+    left = kube.get("datavolume/second-disk-0")["metadata"]
+    assert (left["uid"], "deletionTimestamp" in left) == (own["uid"], False), "a disk of another pool is gone"
 
 
 def size(name: str, memory: str) -> Object:

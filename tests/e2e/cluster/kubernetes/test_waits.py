@@ -4,26 +4,10 @@ import contextlib
 
 import pytest
 
-from garboard_e2e.cluster import volumes
+from garboard_e2e.cluster import importer, volumes
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import Object
 from garboard_e2e.cluster.objects import claim, machine
 
-# As much of the importer's kind as is looked at; the importer itself is another project's, and this file plays it.
-CRD = "datavolumes.cdi.kubevirt.io"
-SCHEMA = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-VERSION = {"name": "v1beta1", "served": True, "storage": True, "subresources": {"status": {}}, "schema": SCHEMA}
-DATA_VOLUMES: Object = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": CRD},
-    "spec": {
-        "group": "cdi.kubevirt.io",
-        "scope": "Namespaced",
-        "names": {"kind": "DataVolume", "plural": "datavolumes"},
-        "versions": [VERSION],
-    },
-}
 NOWHERE = "localhost:1/nothing:1"
 
 
@@ -59,10 +43,6 @@ def test_a_machine_waits_for_its_claim_and_reports_an_image_that_does_not_come(
     kube.runs("claimless")
 
 
-def importer_reaches(kube: Kube, phase: str) -> None:
-    kube.patch("datavolume/brought", {"status": {"phase": phase}}, subresource="status")
-
-
 def claim_of(kube: Kube, name: str) -> list[str | None]:
     """The claim of each volume in an instance's status."""
     volumes = kube.status_of("vmi", name).get("volumeStatus", [])
@@ -72,11 +52,9 @@ def claim_of(kube: Kube, name: str) -> list[str | None]:
 @pytest.fixture
 def bringer(kube: Kube, held: contextlib.ExitStack) -> str:
     """A machine whose root is a DataVolume that is made with it, on a cluster that has no such kind."""
-    held.callback(kube.kubectl, "delete", "crd", CRD, "--ignore-not-found", namespace=None)
+    importer.goes(kube, held)
     vm = machine("bringer", volumes=[{"name": "root", "dataVolume": {"name": "brought"}}])
-    source = {"http": {"url": "https://example.org/disk.img"}}
-    spec = {"source": source, "storage": {"resources": {"requests": {"storage": "64Mi"}}}}
-    vm["spec"]["dataVolumeTemplates"] = [{"metadata": {"name": "brought"}, "spec": spec}]
+    vm["spec"]["dataVolumeTemplates"] = [importer.template("brought")]
     kube.apply(vm)
     return "bringer"
 
@@ -85,20 +63,19 @@ def test_a_machine_waits_for_its_data_volume_which_goes_with_it(
     kube: Kube, bringer: str, held: contextlib.ExitStack
 ) -> None:
     kube.says_of_itself("vm", bringer, "Failure", "no Containerized Data Importer")
-    kube.apply(DATA_VOLUMES, namespace=None)
-    kube.ask_until("a DataVolume", lambda: kube.tried("get", "datavolume", "brought"))
-    made = kube.get("datavolume", "brought")
-    owner = made["metadata"]["ownerReferences"][0]["uid"]
-    assert (owner, list(made["spec"]["source"])) == (kube.uid(bringer, "vm"), ["http"]), f"the DataVolume is {made}"
-    importer_reaches(kube, "ImportInProgress")
+    importer.comes(kube)
+    owner = importer.made(kube, "brought")["ownerReferences"][0]["uid"]
+    source = kube.get("datavolume", "brought")["spec"]["source"]
+    assert (owner, list(source)) == (kube.uid(bringer, "vm"), ["http"]), f"the DataVolume is of {owner}, from {source}"
+    importer.reaches(kube, "brought", "ImportInProgress")
     kube.shows(bringer, "Provisioning")
     kube.says_of_itself("vm", bringer, "DataVolumesReady", "ImportInProgress")
-    importer_reaches(kube, "Failed")
+    importer.reaches(kube, "brought", "Failed")
     kube.shows(bringer, "DataVolumeError")
     path = held.enter_context(volumes.directory())
     held.callback(volumes.remove_claim, kube, "brought")
     kube.apply(*claim("brought", str(path)))
-    importer_reaches(kube, "Succeeded")
+    importer.reaches(kube, "brought", "Succeeded")
     kube.runs(bringer)
     kube.wait("the claim in volumeStatus", lambda: claim_of(kube, bringer) == ["brought"])
     kube.remove(bringer)
