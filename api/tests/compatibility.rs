@@ -42,32 +42,53 @@ fn with_part(text: &str, name: &str, part: &str) -> String {
     format!("{before}{begin}{part}{end}{after}")
 }
 
-/// What of a part works, is refused or warned of.
+/// What of a part works, is refused or warned of. Where everything works there is no table.
 fn fields(table: &Table) -> String {
-    let mut text = "| field | in a cluster | on a bare host |\n| --- | --- | --- |\n".to_owned();
-    let outcomes = |line: &Line| [Setting::Cluster, Setting::BareHost].map(|setting| outcome(line.fate(setting)));
-    for line in table.all() {
-        let [cluster, bare_host] = outcomes(line);
-        if cluster != bare_host || cluster != "works" {
-            for path in line.paths() {
-                let bare_host = match table.kind {
-                    // A bare host has neither settings of a cluster nor a controller nor presets.
-                    "KubeVirt"
-                    | "VirtualMachineInstanceReplicaSet"
-                    | "VirtualMachineInstancePreset"
-                    | "VirtualMachinePool" => "–",
-                    _ if cluster == bare_host => "as in a cluster",
-                    _ => &bare_host,
-                };
-                writeln!(text, "| `{}.{path}` | {cluster} | {bare_host} |", table.part).unwrap();
-            }
-        }
-    }
-    text.push_str("\nWorks in every setting:\n\n");
+    let (is_of_a_cluster, rows) = (is_of_a_cluster(table), rows(table));
+    let mut text = match rows.as_str() {
+        "" => String::new(),
+        rows => format!("| field | in a cluster | on a bare host |\n| --- | --- | --- |\n{rows}\n"),
+    };
+    let title = if is_of_a_cluster { "Works in a cluster" } else { "Works in every setting" };
+    writeln!(text, "{title}:\n").unwrap();
     for line in table.all().filter(|line| outcomes(line).iter().all(|text| text == "works")) {
         listed(&mut text, table, line);
     }
     text
+}
+
+/// The fields that do not work in every setting.
+fn rows(table: &Table) -> String {
+    let mut text = String::new();
+    for line in table.all() {
+        let [cluster, bare_host] = outcomes(line);
+        if cluster == bare_host && cluster == "works" {
+            continue;
+        }
+        let bare_host = if is_of_a_cluster(table) {
+            "–"
+        } else if cluster == bare_host {
+            "as in a cluster"
+        } else {
+            bare_host.as_str()
+        };
+        for path in line.paths() {
+            writeln!(text, "| `{}.{path}` | {cluster} | {bare_host} |", table.part).unwrap();
+        }
+    }
+    text
+}
+
+/// Whether a bare host refuses objects of this kind: it has neither settings of a cluster nor a controller nor presets.
+fn is_of_a_cluster(table: &Table) -> bool {
+    const KINDS: [&str; 4] =
+        ["KubeVirt", "VirtualMachineInstanceReplicaSet", "VirtualMachineInstancePreset", "VirtualMachinePool"];
+    KINDS.contains(&table.kind)
+}
+
+/// What becomes of a line's fields in a cluster and on a bare host.
+fn outcomes(line: &Line) -> [String; 2] {
+    [Setting::Cluster, Setting::BareHost].map(|setting| outcome(line.fate(setting)))
 }
 
 fn outcome(fate: Fate) -> String {

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::exit;
 use crate::operate::args::ClusterCommand;
 use crate::options::{ConsoleMode, LogPart, Output, PlanFormat, QmpTask};
+use crate::set_kind::SetKind;
 
 const HOW: &str = "
 It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD_KUBECTL names another kubectl.
@@ -272,14 +273,15 @@ pub(crate) struct LogsArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   kubectl garboard why hello
+  kubectl garboard why vmpool/web             # the pool, and the first of its machines that is not well
   kubectl garboard why hello -o json | jq -r .verdict
   kubectl garboard why --exit-code hello > /dev/null || echo trouble
   kubectl garboard why hello -o facts > facts.json   # what was looked at, for a report
   kubectl garboard why --facts facts.json")]
 pub(crate) struct WhyArgs {
-    /// The VirtualMachine or VirtualMachineInstance.
-    #[arg(value_parser = parse_name, required_unless_present = "facts")]
-    pub(crate) machine: Option<String>,
+    /// The VirtualMachine or VirtualMachineInstance; `vmirs/NAME` is a set of instances, `vmpool/NAME` a pool of machines.
+    #[arg(value_parser = parse_subject, required_unless_present = "facts")]
+    pub(crate) machine: Option<Subject>,
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = WhyOutput::Text)]
     pub(crate) output: WhyOutput,
@@ -352,13 +354,43 @@ pub(crate) struct DashboardArgs {
     pub(crate) open: bool,
 }
 
+/// What `why` is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A VirtualMachine or an instance.
+    Machine(String),
+    /// A set of instances, or a pool of machines.
+    Set(SetKind, String),
+}
+
+/// As [`parse_name`], and `vmirs/NAME` and `vmpool/NAME`.
+fn parse_subject(text: &str) -> Result<Subject, String> {
+    match text.split_once('/') {
+        None => checked(text).map(Subject::Machine),
+        Some((kind, name)) if is_of_machines(kind) => checked(name).map(Subject::Machine),
+        Some((kind, name)) => match SetKind::named(kind) {
+            Some(kind) => checked(name).map(|name| Subject::Set(kind, name)),
+            None => Err(format!(
+                "`{text}` is not NAME, vm/NAME, vmi/NAME, vmirs/NAME or vmpool/NAME; the namespace is given with -n"
+            )),
+        },
+    }
+}
+
 /// A name, also as `vm/NAME` and `vmi/NAME`: machines and instances share theirs.
 fn parse_name(text: &str) -> Result<String, String> {
-    let name = match text.split_once('/') {
-        None => text,
-        Some(("vm" | "vms" | "virtualmachine" | "vmi" | "vmis" | "virtualmachineinstance", name)) => name,
-        Some(_) => return Err(format!("`{text}` is not NAME, vm/NAME or vmi/NAME; the namespace is given with -n")),
-    };
+    match text.split_once('/') {
+        None => checked(text),
+        Some((kind, name)) if is_of_machines(kind) => checked(name),
+        Some(_) => Err(format!("`{text}` is not NAME, vm/NAME or vmi/NAME; the namespace is given with -n")),
+    }
+}
+
+fn is_of_machines(kind: &str) -> bool {
+    matches!(kind, "vm" | "vms" | "virtualmachine" | "vmi" | "vmis" | "virtualmachineinstance")
+}
+
+fn checked(name: &str) -> Result<String, String> {
     let allowed = |one: u8| one.is_ascii_lowercase() || one.is_ascii_digit() || one == b'-' || one == b'.';
     if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) || name.starts_with(['-', '.']) {
         return Err(format!("`{name}` is not a name of lower-case letters, digits, `-` and `.`"));
@@ -393,5 +425,19 @@ mod tests {
             assert!(parse_name(text).is_err(), "{text}");
         }
         assert_eq!(parse_name("vmi/a-1.b").unwrap(), "a-1.b");
+    }
+
+    #[test]
+    fn why_is_asked_about_sets_and_pools_too() {
+        for text in ["pod/x", "-x", "vmpool/", "vmpool/A", "vmirs/a/b", ""] {
+            assert!(parse_subject(text).is_err(), "{text}");
+        }
+        for text in ["a", "vm/a", "vmis/a"] {
+            assert_eq!(parse_subject(text).unwrap(), Subject::Machine("a".to_owned()));
+        }
+        for (text, kind) in [("vmirs/a", SetKind::ReplicaSet), ("virtualmachinepools/a", SetKind::Pool)] {
+            assert_eq!(parse_subject(text).unwrap(), Subject::Set(kind, "a".to_owned()));
+        }
+        assert!(parse_name("vmpool/a").is_err(), "other commands take machines");
     }
 }

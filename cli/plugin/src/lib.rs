@@ -33,6 +33,7 @@ pub mod plan_text;
 mod power;
 pub mod qmp;
 pub mod screen;
+mod set_kind;
 pub mod several;
 mod stream;
 mod subresource;
@@ -49,6 +50,7 @@ pub use find::nearest;
 pub use look::{Look, Question};
 pub use operate::args::{ClusterCommandArgs, host_name};
 pub use operate::run as cluster;
+pub use set_kind::SetKind;
 pub use why::of_machine as diagnose;
 pub use why::{Diagnosis, DiagnosisVerdict, Evidence, Finding, Health, screen as diagnosis_screen, seen};
 

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::find::LAUNCHER;
 use crate::kubectl::Kubectl;
 use crate::operate::{AGENT_SELECTOR, CONTROLLER, MACHINES};
+use crate::set_kind::SetKind;
 
 /// Records of runs, as kubectl names the kind.
 const RUNS: &str = "machineruns.garboard.dev";
@@ -22,6 +23,10 @@ pub enum Question<'a> {
     Machine(&'a str),
     /// Every VirtualMachine and every instance.
     Machines,
+    /// The set or the pool of this name.
+    Set(SetKind, &'a str),
+    /// Every set, or every pool.
+    Sets(SetKind),
     /// Launcher pods.
     LauncherPods,
     /// Claims of these names.
@@ -66,6 +71,8 @@ impl Look for Kubectl {
                 &format!("virtualmachineinstances.kubevirt.io/{name}"),
             ]),
             Question::Machines => self.get(&[MACHINES]),
+            Question::Set(kind, name) => self.get(&[&format!("{}/{name}", kind.resource())]),
+            Question::Sets(kind) => self.get(&[&kind.resource()]),
             Question::LauncherPods => self.get(&["pods", "-l", LAUNCHER]),
             Question::Claims(names) => named("pvc", names),
             Question::DataVolumes(names) => named("datavolumes.cdi.kubevirt.io", names),
@@ -113,7 +120,9 @@ impl Question<'_> {
                     "/apis/garboard.dev/v1/namespaces/{namespace}/machineruns?fieldSelector=spec.machine%3D{name}"
                 )]
             }
-            Self::Machine(_) | Self::EventsOf(_) | Self::RunsOf(_) => Vec::new(),
+            Self::Set(kind, name) if is_name(name) => vec![format!("{}/{name}", kind.path(namespace))],
+            Self::Machine(_) | Self::EventsOf(_) | Self::RunsOf(_) | Self::Set(..) => Vec::new(),
+            Self::Sets(kind) => vec![kind.path(namespace)],
             Self::Machines => ["virtualmachines", "virtualmachineinstances"].map(machines).to_vec(),
             Self::LauncherPods => vec![pods(namespace, LAUNCHER)],
             Self::Claims(names) => named(&format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims"), names),
@@ -165,6 +174,9 @@ mod tests {
         assert_eq!(paths(Question::EventsOf("web")), [events]);
         let runs = "/apis/garboard.dev/v1/namespaces/tenant/machineruns?fieldSelector=spec.machine%3Dweb";
         assert_eq!(paths(Question::RunsOf("web")), [runs]);
+        let pools = "/apis/pool.kubevirt.io/v1beta1/namespaces/tenant/virtualmachinepools";
+        assert_eq!(paths(Question::Sets(SetKind::Pool)), [pools]);
+        assert_eq!(paths(Question::Set(SetKind::Pool, "web")), [format!("{pools}/web")]);
     }
 
     #[test]
@@ -175,6 +187,7 @@ mod tests {
         for name in &names {
             assert!(paths(Question::Machine(name)).is_empty() && paths(Question::EventsOf(name)).is_empty(), "{name}");
             assert!(paths(Question::RunsOf(name)).is_empty(), "{name}");
+            assert!(paths(Question::Set(SetKind::ReplicaSet, name)).is_empty(), "{name}");
         }
         let many: Vec<String> = (0..1000).map(|number| format!("claim-{number}")).collect();
         assert_eq!(paths(Question::Claims(&many)).len(), MOST_CLAIMS);

@@ -17,6 +17,9 @@ use crate::requests::{batches, change_owners, first_failure};
 use crate::stores::{Cached, Instances, ReplicaSets};
 use crate::unread::{self, NamespacedName};
 
+/// Of the event about an instance that is replaced.
+const OVER: &str = "its run is over, or its phase is Unknown";
+
 pub(super) async fn apply(context: &Context, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
     let before = world.set.status.clone().unwrap_or_default();
     match take(context, &world.set, decision).await {
@@ -59,7 +62,7 @@ async fn take(context: &Context, set: &VirtualMachineInstanceReplicaSet, decisio
         all(outcomes, Reason::FailedDelete, "delete a VirtualMachineInstance")?;
     }
     for batch in batches(&decision.finished) {
-        let outcomes = join_all(batch.iter().map(|each| delete(context, set, each, "its run is over"))).await;
+        let outcomes = join_all(batch.iter().map(|each| delete(context, set, each, OVER))).await;
         all(outcomes, Reason::FailedDelete, "delete a VirtualMachineInstance")?;
     }
     // Only now: where a quota has no room for a new one, what is over has to go first.

@@ -4,6 +4,7 @@
 //!   controlled, labels match ──► counts                       too few  ──► create those with the next free names
 //!   controlled, labels do not ─► released                     too many ──► delete: not ready, not running, newest first
 //!   no controller, labels match ► adopted, counts              over     ──► replaced: the new one first, then the old one deleted
+//!                                                              Unknown  ──► the same
 //! ```
 //!
 //! A paused set, and one that is being deleted, neither creates nor deletes; the latter neither adopts nor releases.
@@ -49,7 +50,7 @@ pub struct Decision {
     pub create: Vec<String>,
     /// Instances that are too many.
     pub excess: Vec<Victim>,
-    /// Instances whose run is over. Only after what replaces them was asked for: names become free by this.
+    /// Instances whose run is over or lost. Only after what replaces them was asked for: names become free by this.
     pub finished: Vec<Victim>,
     /// What the status is to be.
     pub status: VirtualMachineInstanceReplicaSetStatus,

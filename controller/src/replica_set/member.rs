@@ -39,10 +39,13 @@ pub struct Progress {
     pub is_ready: bool,
     /// Whether its pod is being removed, so that it is about to end.
     pub pod_leaves: bool,
+    /// Whether its phase is `Unknown` by name: nobody knows whether its guest runs. Other names that this release does not know
+    /// ([`Phase::Unknown`], too) say nothing of the kind.
+    pub is_lost: bool,
 }
 
 /// That of an instance that was made a moment ago.
-pub(super) const NEW: Progress = Progress { phase: Phase::Pending, is_ready: false, pod_leaves: false };
+pub(super) const NEW: Progress = Progress { phase: Phase::Pending, is_ready: false, pod_leaves: false, is_lost: false };
 
 impl Member {
     /// Of what is stored; also of an instance that this release cannot read as a whole.
@@ -73,16 +76,16 @@ impl Member {
         self.owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str())
     }
 
-    /// Whether it counts: its run is not over, and it is not about to end.
+    /// Whether it counts: its run is not over, it is not about to end, and it is not lost.
     #[must_use]
     pub fn is_active(&self) -> bool {
         !self.leaves && !self.is_over()
     }
 
-    /// Whether its run is over, or about to be.
+    /// Whether its run is over, or about to be, or lost: another instance takes its place, as in KubeVirt.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.progress.phase.is_final() || self.progress.pod_leaves
+        self.progress.phase.is_final() || self.progress.pod_leaves || self.progress.is_lost
     }
 }
 
@@ -118,6 +121,7 @@ impl Status {
             phase: Phase::from_name(self.phase.as_deref()),
             is_ready: is(ConditionStatus::True),
             pod_leaves: is(ConditionStatus::False) && reason == Some(Reason::PodTerminating.name()),
+            is_lost: self.phase.as_deref() == Some(Phase::Unknown.name()),
         }
     }
 }
@@ -155,7 +159,8 @@ mod tests {
         let table = [
             (json!({}), true),
             (json!({"phase": "Scheduled"}), true),
-            (json!({"phase": "Unknown"}), true),
+            (json!({"phase": "WaitingForSync"}), true),
+            (json!({"phase": "Unknown"}), false),
             (json!({"phase": "Succeeded"}), false),
             (json!({"phase": "Failed"}), false),
             (json!({"phase": "Running", "conditions": ready("False", "GuestNotRunning")}), true),

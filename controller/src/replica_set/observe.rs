@@ -104,7 +104,7 @@ mod tests {
     fn the_list_says_who_is_there_and_the_store_how_far_each_is() {
         let set = json!({"metadata": {"name": "s", "namespace": "ns", "uid": "set"},
             "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": {}}});
-        let running = Progress { phase: Phase::Running, is_ready: true, pod_leaves: false };
+        let running = Progress { phase: Phase::Running, is_ready: true, pod_leaves: false, is_lost: false };
         let mut astray = Member::new(metadata("astray", Some("set")), running);
         astray.labels.clear();
         let members = vec![

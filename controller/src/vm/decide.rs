@@ -394,22 +394,31 @@ fn record(vm: &VirtualMachine) -> Option<Step> {
     Some(Step::RecordRevision { object: Box::new(revision::of(vm)?), replaces })
 }
 
-/// The instance as it is created: with everything that is filled in, and the status it begins with.
+/// The instance as it is created: as its machine is written. What is left out the webhook fills in, after the presets of its
+/// namespace have given their parts: of a part that was filled in before they would give nothing.
 pub(super) fn instance(world: &World) -> VirtualMachineInstance {
     let mut vmi = vmi_of(world.whole());
     if starts_paused(requests(world)) {
         vmi.spec.start_strategy = Some("Paused".to_owned());
     }
-    // The template has a UUID, or one follows from the machine's name; this one is never used.
-    default_vmi(&mut vmi, &world.config, &Identity { firmware_uuid: uuid::Uuid::nil() });
-    if let Some(status) = &mut vmi.status {
-        // What is of no use has kept the machine from its start.
-        status.stored_machine = kept::stored(&world.vm).unwrap_or_default();
-        status.virtual_machine_revision_name = revision::name(&world.vm);
-        for transition in &mut status.phase_transition_timestamps {
-            transition.phase_transition_timestamp.get_or_insert_with(|| stamp(world.now));
-        }
+    let status = vmi.status.get_or_insert_default();
+    status.phase = Some(Phase::Pending.name().to_owned());
+    // What is of no use has kept the machine from its start.
+    status.stored_machine = kept::stored(&world.vm).unwrap_or_default();
+    status.virtual_machine_revision_name = revision::name(&world.vm);
+    // Also where no webhook is asked, its object stays until its pod is gone.
+    let finalizers = vmi.metadata.finalizers.get_or_insert_default();
+    if !finalizers.iter().any(|name| name == finalizer::FOREGROUND_DELETE) {
+        finalizers.push(finalizer::FOREGROUND_DELETE.to_owned());
     }
+    vmi
+}
+
+/// An instance of a machine with everything that the webhook fills in; one that is stored is mostly so already.
+pub(super) fn filled(vmi: &VirtualMachineInstance, config: &ClusterConfig) -> VirtualMachineInstance {
+    let mut vmi = vmi.clone();
+    // Its template has a UUID, or one follows from the machine's name; this one is never used.
+    default_vmi(&mut vmi, config, &Identity { firmware_uuid: uuid::Uuid::nil() });
     vmi
 }
 

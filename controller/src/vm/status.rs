@@ -10,7 +10,7 @@ use garboard_api::v1::{
 };
 use garboard_api::{Phase, PrintableStatus, VirtualMachine, VirtualMachineInstance};
 
-use super::decide::{World, carried, ends, instance, start_is_due};
+use super::decide::{World, carried, ends, filled, instance, start_is_due};
 use super::revision;
 use crate::data_volumes::{self, DataVolumeProgress, Foreign};
 use crate::events::NewEvent;
@@ -227,8 +227,9 @@ pub(super) fn needs_restart(world: &World, vmi: &VirtualMachineInstance) -> bool
     let mut wanted = instance(world);
     // One start may have been asked for with the vCPUs stopped, which the template does not have.
     wanted.spec.start_strategy = wanted.spec.start_strategy.or(vmi.spec.start_strategy.clone());
-    // As JSON: what is left out and what is empty are the same there.
-    let spec = |vmi: &VirtualMachineInstance| serde_json::to_value(&vmi.spec).ok();
+    // As JSON: what is left out and what is empty are the same there. Both filled in: one that was made while no webhook was asked is
+    // stored as it was written.
+    let spec = |vmi: &VirtualMachineInstance| serde_json::to_value(&filled(vmi, &world.config).spec).ok();
     // A setting of the cluster may have changed beside something of the machine that is not in its template.
     let is_changed = world.started_from.as_ref().is_none_or(|started| revision::differs(started, &world.vm.spec));
     is_changed && spec(vmi) != spec(&wanted)

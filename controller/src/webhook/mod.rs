@@ -95,4 +95,6 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod tests_of_presets;
+#[cfg(test)]
 mod tests_of_sizes;

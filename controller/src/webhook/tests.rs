@@ -65,7 +65,7 @@ pub(super) fn ask_sized(
 }
 
 /// What a new instance is stored as where there are these presets, or why it is refused; and the warnings.
-fn with_presets(object: &Value, presets: &[Value]) -> (Result<Value, String>, Vec<String>) {
+pub(super) fn with_presets(object: &Value, presets: &[Value]) -> (Result<Value, String>, Vec<String>) {
     let config = ClusterConfig::offline();
     let presets: Vec<_> = presets.iter().map(|each| serde_json::from_value(each.clone()).unwrap()).collect();
     let context = AdmissionContext {
@@ -87,7 +87,7 @@ fn with_presets(object: &Value, presets: &[Value]) -> (Result<Value, String>, Ve
     (Ok(after), warnings)
 }
 
-fn preset(name: &str, domain: Value) -> Value {
+pub(super) fn preset(name: &str, domain: Value) -> Value {
     json!({"metadata": {"name": name, "namespace": "ns"},
         "spec": {"selector": {"matchLabels": {"size": "small"}}, "domain": domain}})
 }
@@ -99,7 +99,7 @@ fn small(domain: Value) -> Value {
     })
 }
 
-const OVERRIDDEN: &str = "garboard.dev/presets-overridden";
+pub(super) const OVERRIDDEN: &str = "garboard.dev/presets-overridden";
 
 #[test]
 fn a_new_instance_is_judged_with_what_presets_give_it() {
@@ -197,7 +197,7 @@ fn the_template_of_a_pool_is_judged_as_its_machines() {
     assert_eq!(cause.field, "spec.virtualMachineTemplate.spec.template.spec.domain.cpu.coers");
 }
 
-fn filled(object: &Value) -> Value {
+pub(super) fn filled(object: &Value) -> Value {
     filled_for("me", object)
 }
 

@@ -70,6 +70,8 @@ pub enum DiagnosisVerdict {
     PodRefused,
     /// The API server refuses the instance.
     InstanceRefused,
+    /// A set or a pool could not create, change, delete or adopt one of its instances or machines.
+    ReplicaFailure,
     /// It failed to start and is tried again later.
     BackOff,
     /// The kernel killed QEMU for its memory.
@@ -219,9 +221,9 @@ pub fn seen(
 /// How a machine is.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// `NAMESPACE/NAME`.
+    /// `NAMESPACE/NAME`; of a set or a pool `NAMESPACE/KIND/NAME`.
     pub machine: String,
-    /// KubeVirt's state, of the machine or else its instance.
+    /// KubeVirt's state, of the machine or else its instance; of a set or a pool how many are ready.
     pub state: String,
     /// What it comes to.
     pub verdict: DiagnosisVerdict,

@@ -28,7 +28,8 @@ fn anyone(number: usize) -> impl Strategy<Value = Member> {
     (phases, any::<[bool; 5]>(), 900_i64..1000).prop_map(move |(phase, traits, second)| {
         let [is_ready, pod_leaves, leaves, is_selected, is_alone] = traits;
         let mut member = member(&format!("m{number}"), phase, second);
-        member.progress = Progress { phase, is_ready, pod_leaves: pod_leaves && !is_ready };
+        let is_lost = phase == Phase::Unknown && !is_ready;
+        member.progress = Progress { phase, is_ready, pod_leaves: pod_leaves && !is_ready, is_lost };
         member.leaves = leaves;
         if is_alone {
             member.owners.clear();

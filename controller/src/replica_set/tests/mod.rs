@@ -36,7 +36,12 @@ fn member(name: &str, phase: Phase, second: i64) -> Member {
         owners: serde_json::from_value(owners).unwrap(),
         created: Timestamp::from_second(second).ok(),
         leaves: false,
-        progress: Progress { phase, is_ready: phase == Phase::Running, pod_leaves: false },
+        progress: Progress {
+            phase,
+            is_ready: phase == Phase::Running,
+            pod_leaves: false,
+            is_lost: phase == Phase::Unknown,
+        },
     }
 }
 
@@ -82,12 +87,16 @@ fn what_is_over_is_replaced_at_once_and_what_leaves_does_not_count() {
     ending.progress.pod_leaves = true;
     let mut leaving = member("leaving", Phase::Running, 1);
     leaving.leaves = true;
+    let mut of_another_program = member("a", Phase::Unknown, 1);
+    of_another_program.progress.is_lost = false;
     let table = [
         (member("a", Phase::Succeeded, 1), (1, 0, 1)),
         (member("a", Phase::Failed, 1), (1, 0, 1)),
         (ending, (1, 0, 1)),
         (leaving, (1, 0, 0)),
-        (member("a", Phase::Unknown, 1), (0, 0, 0)),
+        (member("a", Phase::Unknown, 1), (1, 0, 1)),
+        (member("a", Phase::Unknown, 999), (1, 0, 1)),
+        (of_another_program, (0, 0, 0)),
         (member("a", Phase::Pending, 1), (0, 0, 0)),
     ];
     for (member, expected) in table {

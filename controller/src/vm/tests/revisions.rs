@@ -1,6 +1,6 @@
 //! What a machine was when it was started.
 
-use super::super::decide::ends;
+use super::super::decide::{ends, filled};
 use super::super::revision;
 use super::*;
 
@@ -41,34 +41,53 @@ fn a_machine_that_cannot_be_started_leaves_no_record() {
     assert_eq!(decision.steps, []);
 }
 
+/// A machine that was started, whose record is known, and its instance as the webhook has it stored.
+fn started() -> World {
+    let mut world = world("Always");
+    let Step::CreateVmi(vmi) = &decide(&world).steps[1] else { panic!("no instance") };
+    world.vmi = Some(filled(vmi, &world.config));
+    world.vmi.as_mut().unwrap().metadata.uid = Some("vmi-uid".to_owned());
+    world.started_from = revision::spec(&revision::of(&world.vm).unwrap());
+    world
+}
+
+fn asks_for_a_restart(world: &World) -> bool {
+    decide(world).status.conditions.iter().any(|each| each.r#type == "RestartRequired")
+}
+
+/// Parts of presets are given when an instance is created; the comparison knows none.
+#[test]
+fn what_an_instance_has_of_presets_asks_for_no_restart() {
+    let mut world = started();
+    let domain = &mut world.vmi.as_mut().unwrap().spec.domain;
+    domain.cpu = serde_json::from_value(json!({"cores": 2, "model": "host-model"})).unwrap();
+    world.vm.metadata.generation = Some(2);
+    world.vm.spec.run_strategy = Some("Manual".to_owned());
+    assert!(!asks_for_a_restart(&world));
+    world.vm.spec.template.spec.as_mut().unwrap().hostname = Some("other".to_owned());
+    assert!(asks_for_a_restart(&world));
+}
+
 /// A restart is asked for by a change of the template, not by one of the cluster's settings that came meanwhile.
 #[test]
 fn a_setting_of_the_cluster_that_changed_since_the_start_asks_for_no_restart() {
-    let mut world = world("Always");
-    let Step::CreateVmi(vmi) = &decide(&world).steps[1] else { panic!("no instance") };
-    world.vmi = Some(vmi.as_ref().clone());
-    world.started_from = revision::spec(&revision::of(&world.vm).unwrap());
+    let mut world = started();
     world.vm.metadata.generation = Some(2);
     world.vm.spec.run_strategy = Some("Manual".to_owned());
     let mut config = ClusterConfig::offline();
     config.cpu_model = Some("Haswell".to_owned());
     world.config = config.into();
-    let asked = |world: &World| decide(world).status.conditions.iter().any(|each| each.r#type == "RestartRequired");
-    assert!(!asked(&world));
+    assert!(!asks_for_a_restart(&world));
     let without = World { started_from: None, ..world.clone() };
-    assert!(asked(&without), "without the record it cannot be known which of the two has changed");
+    assert!(asks_for_a_restart(&without), "without the record it cannot be known which of the two has changed");
     world.vm.spec.template.spec.as_mut().unwrap().hostname = Some("other".to_owned());
-    assert!(asked(&world));
+    assert!(asks_for_a_restart(&world));
 }
 
 /// KubeVirt's `conditionallyBumpGenerationAnnotationOnVmi` compares the whole template.
 #[test]
 fn labels_of_the_template_that_changed_since_the_start_leave_an_instance_of_the_generation_before() {
-    let mut world = world("Always");
-    let Step::CreateVmi(vmi) = &decide(&world).steps[1] else { panic!("no instance") };
-    world.vmi = Some(vmi.as_ref().clone());
-    world.vmi.as_mut().unwrap().metadata.uid = Some("vmi-uid".to_owned());
-    world.started_from = revision::spec(&revision::of(&world.vm).unwrap());
+    let mut world = started();
     world.vm.metadata.generation = Some(2);
     let follows = |world: &World| matches!(decide(world).steps.as_slice(), [Step::Annotate { .. }]);
     assert!(follows(&world), "what changed is not of the template");
@@ -82,21 +101,17 @@ fn labels_of_the_template_that_changed_since_the_start_leave_an_instance_of_the_
 /// Its record is not asked for any more: that alone neither adds the condition nor takes it away.
 #[test]
 fn an_instance_that_is_to_end_keeps_what_was_reported_of_a_restart() {
-    let mut world = world("Always");
-    let Step::CreateVmi(vmi) = &decide(&world).steps[1] else { panic!("no instance") };
-    world.vmi = Some(vmi.as_ref().clone());
-    world.vmi.as_mut().unwrap().metadata.uid = Some("vmi-uid".to_owned());
+    let mut world = World { started_from: None, ..started() };
     world.vm.metadata.generation = Some(2);
     let mut config = ClusterConfig::offline();
     config.cpu_model = Some("Haswell".to_owned());
     world.config = config.into();
-    let asked = |world: &World| decide(world).status.conditions.iter().any(|each| each.r#type == "RestartRequired");
-    assert!(!ends(&world) && asked(&world), "there is no record");
+    assert!(!ends(&world) && asks_for_a_restart(&world), "there is no record");
     let reported = decide(&world).status;
     world.vm.spec.run_strategy = Some("Halted".to_owned());
-    assert!(ends(&world) && !asked(&world));
+    assert!(ends(&world) && !asks_for_a_restart(&world));
     world.vm.status = Some(reported);
-    assert!(asked(&world));
+    assert!(asks_for_a_restart(&world));
 }
 
 #[test]

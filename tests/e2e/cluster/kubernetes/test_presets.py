@@ -57,6 +57,7 @@ def dry(kube: Kube, name: str, **annotations: str) -> Object:
 
 
 def test_an_instance_gets_what_it_does_not_have_and_keeps_what_it_has(kube: Kube, make: Make) -> None:
+    make("cores", {"cpu": {"cores": 2}})
     make("dog", {"devices": {"watchdog": {"name": "dog", "i6300esb": {"action": "reset"}}}})
     make("firmware", {"firmware": {"serial": "of-the-preset"}})
 
@@ -70,8 +71,10 @@ def test_an_instance_gets_what_it_does_not_have_and_keeps_what_it_has(kube: Kube
     stored = kube.present("vmi", "small")
     watchdog = stored["spec"]["domain"]["devices"].get("watchdog", {})
     assert watchdog.get("name") == "dog", "the machine's instance has no part of the preset"
+    assert stored["spec"]["domain"]["cpu"].get("cores") == 2, "defaults came before the preset"
     assert stored["spec"]["domain"]["firmware"]["serial"] != "of-the-preset", "the preset replaced what it has"
     annotations = stored["metadata"]["annotations"]
+    assert annotations.get(f"{KNOWN}cores") == "kubevirt.io/v1", annotations
     assert annotations.get(f"{KNOWN}dog") == "kubevirt.io/v1" and f"{KNOWN}firmware" not in annotations
     assert annotations["garboard.dev/presets-overridden"] == "firmware: spec.domain.firmware"
 

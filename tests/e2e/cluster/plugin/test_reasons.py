@@ -8,6 +8,7 @@ import pytest
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE, Object
 from garboard_e2e.cluster.person import Person
+from garboard_e2e.cluster.replica_sets import replica_set
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +61,23 @@ def test_why_says_why_a_machine_does_not_run(person: Person, goes: None, name: s
     reason = REASONS[name]
     person.apply(name, reason.strategy, reason.change)
     person.why(name, reason.verdict, reason.pattern)
+
+
+@pytest.fixture
+def picky_set(kube: Kube, installed: None) -> Iterator[str]:
+    """A set whose instance no node takes."""
+    made = replica_set("picky-set", 1)
+    made["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
+    kube.apply(made)
+    yield "vmirs/picky-set"
+    kube.kubectl("delete", "vmirs/picky-set", "--wait=false")
+
+
+def test_why_of_a_set_names_the_instance_that_is_not_well(person: Person, picky_set: str) -> None:
+    # No situation is recorded: those in tests/situations are of machines.
+    person.await_verdict(picky_set, "noNodeMatches")
+    begin = f"^{NAMESPACE}/{picky_set}: 0 of 1 ready.*"
+    person.plugin.prints(begin + r"\nwrong +its instance picky-set\w+: ", "why", picky_set)
 
 
 def test_a_halted_machine_has_no_console(person: Person, goes: None) -> None:

@@ -58,11 +58,11 @@ pub(super) fn gather(cluster: &impl Look, name: &str, now: Timestamp) -> Result<
     Ok(facts)
 }
 
-fn list<T: DeserializeOwned>(cluster: &impl Look, question: Question<'_>) -> Result<Vec<T>, Failure> {
+pub(super) fn list<T: DeserializeOwned>(cluster: &impl Look, question: Question<'_>) -> Result<Vec<T>, Failure> {
     cluster.look(question).map(typed)
 }
 
-fn noted<T>(outcome: Result<T, Failure>, what: &str, unseen: &mut Vec<String>) -> Option<T> {
+pub(super) fn noted<T>(outcome: Result<T, Failure>, what: &str, unseen: &mut Vec<String>) -> Option<T> {
     match outcome {
         Ok(seen) => Some(seen),
         Err(Failure::Forbidden(_)) => {

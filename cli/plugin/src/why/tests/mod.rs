@@ -4,6 +4,7 @@ mod condition;
 mod interpreted;
 mod pull;
 mod record;
+mod sets;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
