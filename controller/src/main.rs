@@ -17,7 +17,6 @@ use garboard_tunnel::controller::Nodes;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::sync::{oneshot, watch};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -75,7 +74,8 @@ struct Args {
 async fn main() -> ExitCode {
     let lines = tracing_subscriber::fmt::layer().json().with_current_span(false).with_writer(std::io::stderr);
     let lines = lines.with_filter(garboard_cluster::log::discreet());
-    tracing_subscriber::registry().with(lines).with(LevelFilter::INFO).init();
+    let (filter, _) = garboard_log::filter(std::env::var(garboard_log::VARIABLE).ok().as_deref());
+    tracing_subscriber::registry().with(lines).with(filter).init();
     // One provider for the whole process, before the first connection.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match run(Args::parse()).await {
