@@ -8,7 +8,7 @@ use garboard_launcher::backup_hook::{self as hook, HookError};
 use garboard_launcher::pod::PodPlaces;
 use garboard_launcher::probe::{self, ProbeError};
 use garboard_launcher::relay;
-use garboard_launcher::supervisor::{self, Environment};
+use garboard_launcher::supervisor::{self, Environment, Program};
 use garboard_launcher::virsh::{self, VirshError};
 use garboard_protocol::backup_hook;
 use garboard_protocol::causes::ErrorChain;
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     // Every descriptor of QEMU passes through here.
     garboard_common::raise_descriptor_limit();
     let lines = garboard_launcher::log::lines(std::io::stderr);
-    let (filter, _) = garboard_log::filter(std::env::var(garboard_log::VARIABLE).ok().as_deref());
+    let (filter, levels) = garboard_log::filter(std::env::var(garboard_log::VARIABLE).ok().as_deref());
     tracing_subscriber::registry().with(lines).with(filter).init();
     if environment == Environment::Pod
         && let Err(error) = garboard_launcher::pod::populate(&PodPlaces::real())
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     };
     let outcome = supervisor::span(&layout).and_then(|vm| {
         let _vm = vm.entered();
-        runtime.block_on(supervisor::run(&layout, environment, VERSION))
+        runtime.block_on(supervisor::run(&layout, environment, Program { version: VERSION, levels }))
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
