@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use garboard_log::Levels;
 use garboard_node::args::{Args, LogFormat};
 use garboard_node::confine::{Directories, Enforced, confine};
 use tracing_subscriber::Layer;
@@ -25,13 +26,13 @@ fn main() -> ExitCode {
         LogFormat::Json => lines.json().with_current_span(false).boxed(),
         LogFormat::Text => lines.boxed(),
     };
-    let (filter, _) = garboard_log::filter(std::env::var(garboard_log::VARIABLE).ok().as_deref());
+    let (filter, levels) = garboard_log::filter(std::env::var(garboard_log::VARIABLE).ok().as_deref());
     tracing_subscriber::registry().with(lines.with_filter(garboard_cluster::log::discreet())).with(filter).init();
     garboard_node::contain::log_panics();
     // Fails only if one was chosen already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     tracing::info!(version, "the node agent starts");
-    match start(args, version) {
+    match start(args, version, levels) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), "the node agent failed");
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(args: Args, version: &'static str) -> anyhow::Result<()> {
+fn start(args: Args, version: &'static str, levels: Levels) -> anyhow::Result<()> {
     // A rule is for a directory that is there.
     garboard_node::run::prepare(&args.agent_directory)?;
     let directories =
@@ -56,5 +57,5 @@ fn start(args: Args, version: &'static str) -> anyhow::Result<()> {
     }
     // Two threads: work on a network namespace occupies one for milliseconds.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(garboard_node::run::run(args, version))
+    runtime.block_on(garboard_node::run::run(args, version, levels))
 }
