@@ -33,12 +33,15 @@ impl Numbers {
 
 /// Follows the settings until the process ends. `node` is the one it runs on; empty where that is not known.
 pub async fn follow(levels: Levels, mut settings: watch::Receiver<Settings>, node: String) {
+    let mut before = Numbers { api: USUAL, controller: USUAL };
     loop {
         let numbers = Numbers::of(&settings.borrow_and_update(), &node);
-        if levels.set(numbers.targets()) == Outcome::Set {
+        // Modules that are named log nothing else than before as long as both numbers are the usual one.
+        if levels.set(numbers.targets()) == Outcome::Set && numbers != before {
             let Numbers { api, controller } = numbers;
             tracing::info!(api, controller, "log levels changed");
         }
+        before = numbers;
         if settings.changed().await.is_err() {
             return;
         }
