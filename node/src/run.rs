@@ -43,8 +43,8 @@ use crate::watched_vmi::WatchedVmi;
 use crate::writer::{Writer, WriterContext};
 use crate::{facts, heartbeat};
 
-/// Runs until it is asked to exit; `version` is that of this program, and `levels` what it logs. An exit changes nothing: pods of this node run on, and the next agent goes on where
-/// this one stopped.
+/// Runs until it is asked to exit; `version` is that of this program, and `levels` what it logs. An exit changes nothing: pods of this
+/// node run on, and the next agent goes on where this one stopped.
 ///
 /// # Errors
 /// The agent's directory, its socket, or the configuration of its client cannot be used.
