@@ -22,6 +22,8 @@ pub mod label {
     pub const COMPONENT: &str = "kubevirt.io";
     /// On a pod: the UID of the instance it was made for.
     pub const CREATED_BY: &str = "kubevirt.io/created-by";
+    /// On an instance: how much its supervisor logs, in place of the cluster's `logVerbosity.virtLauncher`.
+    pub const LOG_VERBOSITY: &str = "logVerbosity";
     /// On a claim: the machine whose firmware keeps its variables there; also how its name begins.
     pub const PERSISTENT_STATE_FOR: &str = "persistent-state-for";
     /// On a machine of a pool and its instance: the name of the ControllerRevision that has what it was made of.

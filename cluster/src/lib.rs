@@ -11,6 +11,7 @@ pub mod deadline;
 pub mod log;
 pub mod names;
 pub mod report;
+pub mod settings;
 
 use std::time::Duration;
 

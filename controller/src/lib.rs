@@ -45,6 +45,7 @@ pub mod time;
 pub mod unread;
 pub mod unreadable;
 pub mod upgrade;
+pub mod verbosity;
 pub mod vm;
 pub mod vmi;
 pub mod webhook;

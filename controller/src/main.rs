@@ -11,13 +11,15 @@ use garboard_controller::lease::Candidate;
 use garboard_controller::reconciler::contained;
 use garboard_controller::settings::{self, Defaults, Settings};
 use garboard_controller::shutdown::{self, Signals, Times};
-use garboard_controller::{certificates, health, kubevirt, metrics, nodes, reconcilers, subresources, webhook};
+use garboard_controller::{
+    certificates, health, kubevirt, metrics, nodes, reconcilers, subresources, verbosity, webhook,
+};
+use garboard_log::Levels;
 use garboard_protocol::causes::ErrorChain;
 use garboard_tunnel::controller::Nodes;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::sync::{oneshot, watch};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -69,16 +71,20 @@ struct Args {
     /// Who this replica is in the election of a leader.
     #[arg(long, env = "POD_NAME", default_value_t = format!("outside-{}", std::process::id()))]
     identity: String,
+    /// Name of the node it runs on, whose number in logVerbosity.nodeVerbosity it follows.
+    #[arg(long, env = "NODE_NAME", default_value = "")]
+    node_name: String,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let lines = tracing_subscriber::fmt::layer().json().with_current_span(false).with_writer(std::io::stderr);
     let lines = lines.with_filter(garboard_cluster::log::discreet());
-    tracing_subscriber::registry().with(lines).with(LevelFilter::INFO).init();
+    let (filter, levels) = garboard_log::filter(std::env::var(garboard_log::VARIABLE).ok().as_deref());
+    tracing_subscriber::registry().with(lines).with(filter).init();
     // One provider for the whole process, before the first connection.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match run(Args::parse()).await {
+    match run(Args::parse(), levels).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             tracing::error!(problem, "the controller exits");
@@ -87,7 +93,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(args: Args) -> Result<(), String> {
+async fn run(args: Args, levels: Levels) -> Result<(), String> {
     // Every machine may have an admission request of its own under way, and the usual limit is for interactive programs.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("no limits: {error}"))?;
     if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most) {
@@ -100,6 +106,7 @@ async fn run(args: Args) -> Result<(), String> {
     let (sender, settings) = watch::channel(Settings::of([], &args.namespace, &defaults));
     let (first, listed) = oneshot::channel();
     let following = settings::follow(client.clone(), &args.namespace, defaults, sender, first);
+    tokio::spawn(verbosity::follow(levels, settings.clone(), args.node_name));
     let (context, publishing) = Context::new(client, args.launcher_image, settings, args.namespace.clone(), VERSION);
     let context = Context { of_build: OF_BUILD, ..context };
     tokio::spawn(publishing);

@@ -123,8 +123,8 @@ pub(crate) fn span<K: Kind>(object: &Cached<K>, attempt: Option<u32>) -> Span {
 async fn one<R: Reconcile>(object: Arc<Cached<R::Kind>>, runner: Arc<Runner<R>>) -> Result<Action, ReconcileError> {
     let key = object.key();
     let attempt = runner.attempts.of(&key);
-    let began = Instant::now();
-    let reconciling = runner.reconciler.reconcile(&object, attempt).instrument(span(&object, Some(attempt)));
+    let (began, of_object) = (Instant::now(), span(&object, Some(attempt)));
+    let reconciling = runner.reconciler.reconcile(&object, attempt).instrument(of_object.clone());
     let outcome = AssertUnwindSafe(reconciling).catch_unwind().await;
     runner.reconciler.durations().add(began.elapsed());
     let pause = match outcome.unwrap_or(Err(ReconcileError::Panicked))? {
@@ -138,6 +138,7 @@ async fn one<R: Reconcile>(object: Arc<Cached<R::Kind>>, runner: Arc<Runner<R>>)
             spread(SAFETY_NET, chance())
         }
     };
+    of_object.in_scope(|| tracing::debug!(took_ms = began.elapsed().as_millis(), ?pause, "reconciled"));
     Ok(Action::requeue(pause))
 }
 

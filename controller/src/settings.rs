@@ -3,20 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::StreamExt;
 use garboard_api::ClusterConfig;
-use garboard_api::cluster::{Emulation, seniority};
+use garboard_api::cluster::{Emulation, of_installation};
 use garboard_api::metadata::installation_annotation;
 use garboard_api::v1::{KubeVirt, KubeVirtCertificateRotateStrategy, non_empty};
-use garboard_protocol::text::printable;
-use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
-use kube::{Api, Client, Resource};
+use kube::Client;
 use tokio::sync::{oneshot, watch as channel};
-
-/// The most characters of a decoder's error in a line of the log.
-const LONGEST: usize = 300;
 
 /// What counts where no KubeVirt object sets it: how the controller was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,12 +30,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings that follow from the KubeVirt objects: of those in the installation's namespace the oldest counts. Who
-    /// may write to another namespace alone decides nothing for the cluster. `defaults` is what counts without any.
+    /// The settings that follow from the KubeVirt object that counts ([`of_installation`]). `defaults` is what counts without any.
     #[must_use]
     pub fn of<'a>(objects: impl IntoIterator<Item = &'a KubeVirt>, namespace: &str, defaults: &Defaults) -> Self {
-        let own = objects.into_iter().filter(|object| object.metadata.namespace.as_deref() == Some(namespace));
-        let object = own.min_by_key(|object| seniority(&object.metadata)).cloned();
+        let object = of_installation(objects, namespace).cloned();
         let written = serde_json::to_value(&object).unwrap_or_default();
         let mut config = ClusterConfig::from_kubevirt(&written);
         if object.is_none() {
@@ -76,7 +66,7 @@ impl Settings {
     }
 }
 
-/// Watches the KubeVirt objects of the installation's namespace until the process ends. `first` is called when the settings are
+/// Follows the KubeVirt objects of the installation's namespace until the process ends. `first` is called when the settings are
 /// those of the cluster.
 pub async fn follow(
     client: Client,
@@ -85,38 +75,12 @@ pub async fn follow(
     settings: channel::Sender<Settings>,
     first: oneshot::Sender<()>,
 ) {
-    let objects: Api<DeserializeGuard<KubeVirt>> = Api::namespaced(client, namespace);
-    let mut events = std::pin::pin!(watch(objects, watcher::Config::default()).default_backoff());
-    let mut known: BTreeMap<String, KubeVirt> = BTreeMap::new();
-    let mut listed: BTreeMap<String, KubeVirt> = BTreeMap::new();
     let mut first = Some(first);
-    let uid = |object: &KubeVirt| object.metadata.uid.clone().unwrap_or_default();
-    while let Some(event) = events.next().await {
-        let is_complete = matches!(event, Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_)));
-        match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(object)) => listed.extend(readable(object).map(|object| (uid(&object), object))),
-            Ok(Event::InitDone) => known = std::mem::take(&mut listed),
-            Ok(Event::Apply(object)) => known.extend(readable(object).map(|object| (uid(&object), object))),
-            Ok(Event::Delete(object)) => drop(known.remove(object.meta().uid.as_deref().unwrap_or_default())),
-            Err(error) => tracing::warn!(%error, "the settings cannot be read; the last readable ones apply"),
-        }
-        if is_complete {
-            publish(&settings, Settings::of(known.values(), namespace, &defaults));
-            let _ = first.take().map(|first| first.send(()));
-        }
-    }
-}
-
-/// One that cannot be read does not count, and keeps no other from it; what was last read of it does.
-fn readable(object: DeserializeGuard<KubeVirt>) -> Option<KubeVirt> {
-    let unreadable = |problem: InvalidObject| {
-        let name = problem.metadata.name;
-        // The decoder quotes the object.
-        let error = printable(&problem.error, LONGEST);
-        tracing::warn!(name, error, "a KubeVirt object cannot be parsed");
+    let changed = |known: &BTreeMap<String, KubeVirt>| {
+        publish(&settings, Settings::of(known.values(), namespace, &defaults));
+        let _ = first.take().map(|first| first.send(()));
     };
-    object.0.map_err(unreadable).ok()
+    garboard_cluster::settings::follow(client, namespace, changed).await;
 }
 
 /// A status that changes is no change of settings.
@@ -212,12 +176,5 @@ mod tests {
         assert_eq!(settings.object.unwrap().metadata.name.as_deref(), Some("b"));
         let alone = Settings::of([&theirs], "garboard", &defaults(Emulation::Refused));
         assert_eq!((alone.object, alone.config.emulation), (None, Emulation::Refused));
-    }
-
-    #[test]
-    fn an_object_that_cannot_be_read_does_not_count() {
-        let read = |object: serde_json::Value| readable(serde_json::from_value(object).unwrap());
-        assert!(read(json!({"metadata": {"name": "a"}, "spec": {"configuration": 5}})).is_none());
-        assert!(read(json!({"metadata": {"name": "a"}, "spec": {}})).is_some());
     }
 }

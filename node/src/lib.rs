@@ -20,6 +20,7 @@
 //! It keeps nothing: what it needs is read from the API server and reported again by launchers.
 
 pub mod args;
+mod ask;
 pub mod budget;
 pub mod caller;
 pub mod cluster;
@@ -47,5 +48,6 @@ pub mod server;
 pub mod socket;
 pub mod status;
 pub mod supervisors;
+pub mod verbosity;
 mod watched_vmi;
 pub mod writer;

@@ -3,11 +3,10 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use garboard_log::Levels;
 use garboard_node::args::{Args, LogFormat};
 use garboard_node::confine::{Directories, Enforced, confine};
-use tracing::Level;
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -27,12 +26,13 @@ fn main() -> ExitCode {
         LogFormat::Json => lines.json().with_current_span(false).boxed(),
         LogFormat::Text => lines.boxed(),
     };
-    tracing_subscriber::registry().with(lines.with_filter(garboard_cluster::log::discreet())).with(log_levels()).init();
+    let (filter, levels) = garboard_log::filter(std::env::var(garboard_log::VARIABLE).ok().as_deref());
+    tracing_subscriber::registry().with(lines.with_filter(garboard_cluster::log::discreet())).with(filter).init();
     garboard_node::contain::log_panics();
     // Fails only if one was chosen already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     tracing::info!(version, "the node agent starts");
-    match start(args, version) {
+    match start(args, version, levels) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), "the node agent failed");
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(args: Args, version: &'static str) -> anyhow::Result<()> {
+fn start(args: Args, version: &'static str, levels: Levels) -> anyhow::Result<()> {
     // A rule is for a directory that is there.
     garboard_node::run::prepare(&args.agent_directory)?;
     let directories =
@@ -57,11 +57,5 @@ fn start(args: Args, version: &'static str) -> anyhow::Result<()> {
     }
     // Two threads: work on a network namespace occupies one for milliseconds.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(garboard_node::run::run(args, version))
-}
-
-/// What `GARBOARD_LOG` asks for, `TARGET=LEVEL,…,LEVEL`; else `info`.
-fn log_levels() -> Targets {
-    let asked = std::env::var("GARBOARD_LOG").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or_else(|| Targets::new().with_default(Level::INFO))
+    runtime.block_on(garboard_node::run::run(args, version, levels))
 }

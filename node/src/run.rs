@@ -10,6 +10,7 @@ use futures::StreamExt;
 use garboard_api::metadata::label;
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_host::root::HostRoot;
+use garboard_log::Levels;
 use garboard_machine::facts::{KvmFacts, KvmState};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::pod::AGENT_SOCKET;
@@ -37,16 +38,17 @@ use crate::remains::{self, Remains};
 use crate::server::Server;
 use crate::socket::AgentSocket;
 use crate::supervisors::Connected;
+use crate::verbosity::{self, Own, Recipients};
 use crate::watched_vmi::WatchedVmi;
 use crate::writer::{Writer, WriterContext};
 use crate::{facts, heartbeat};
 
-/// Runs until it is asked to exit; `version` is that of this program. An exit changes nothing: pods of this node run on, and the next agent goes on where
-/// this one stopped.
+/// Runs until it is asked to exit; `version` is that of this program, and `levels` what it logs. An exit changes nothing: pods of this
+/// node run on, and the next agent goes on where this one stopped.
 ///
 /// # Errors
 /// The agent's directory, its socket, or the configuration of its client cannot be used.
-pub async fn run(args: Args, version: &'static str) -> anyhow::Result<()> {
+pub async fn run(args: Args, version: &'static str, levels: Levels) -> anyhow::Result<()> {
     let offer = heartbeat::read_offer(&args.offer);
     let kvm = offer.as_ref().and_then(|offer| offer.kvm.clone());
     let health = healths(kvm.as_ref());
@@ -80,11 +82,16 @@ pub async fn run(args: Args, version: &'static str) -> anyhow::Result<()> {
         cluster: api.clone(),
         node: args.node_name.clone(),
         pods: Arc::clone(&pods),
-        vmis: vmis.legible,
+        vmis: Arc::clone(&vmis.legible),
         processes: "/proc".into(),
     }));
-    let launchers = launchers(api.clone(), args.node_name.clone(), Arc::clone(&pods));
     let supervisors = Connected::default();
+    let (usual, usual_verbosity) = watch::channel(None);
+    let own = Own { namespace: args.namespace.clone(), node: args.node_name.clone(), levels, usual };
+    parts.spawn(verbosity::follow(client.clone(), own));
+    let recipients = Recipients { pods: Arc::clone(&pods), vmis: vmis.legible, supervisors: supervisors.clone() };
+    parts.spawn(verbosity::send(recipients, usual_verbosity));
+    let launchers = launchers(api.clone(), args.node_name.clone(), Arc::clone(&pods));
     let server = Server::new(Processes::of_this_node()?, launchers, Writer::new(setting), supervisors.clone());
     parts.spawn(controllers::keep(
         Way { client: client.clone(), namespace: args.namespace.clone(), token: args.controller_token.clone() },

@@ -11,7 +11,7 @@ use garboard_protocol::agent::{AgentReply, AgentRequest};
 use garboard_protocol::control::MOST_VIEWERS;
 use garboard_tunnel::agent::{Opened, Refusal, Supervisors};
 use tokio::net::UnixStream;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::identity::PodUid;
 
@@ -33,6 +33,8 @@ pub struct Connected(Arc<Mutex<Table>>);
 #[derive(Default)]
 struct Table {
     next: u64,
+    /// How many have connected.
+    connected: watch::Sender<u64>,
     by_pod: HashMap<String, Supervisor>,
 }
 
@@ -68,6 +70,16 @@ impl Connected {
         Ok(())
     }
 
+    /// The pods of all, by their UIDs, with the number of the newest connection of each.
+    pub(crate) fn all(&self) -> HashMap<String, u64> {
+        self.lock().by_pod.iter().map(|(pod, supervisor)| (pod.clone(), supervisor.number)).collect()
+    }
+
+    /// Signals each that connects from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.lock().connected.subscribe()
+    }
+
     fn enter(&self, pod: &PodUid) -> (Entry, mpsc::Receiver<oneshot::Sender<UnixStream>>) {
         let (wanted, waiting) = mpsc::channel(WAITING);
         let mut table = self.lock();
@@ -79,6 +91,7 @@ impl Connected {
             .get(pod.as_str())
             .map_or_else(|| Arc::new(Semaphore::new(OF_A_POD)), |it| Arc::clone(&it.places));
         table.by_pod.insert(pod.to_string(), Supervisor { number, wanted, places });
+        table.connected.send_replace(table.next);
         (Entry { connected: self.clone(), pod: pod.to_string(), number }, waiting)
     }
 

@@ -50,6 +50,7 @@ impl ControlRequest {
             | Self::Watch
             | Self::Guest { .. }
             | Self::Statistics
+            | Self::LogVerbosity { .. }
             | Self::Console { .. }
             | Self::Vnc { .. }
             | Self::UsbRedir

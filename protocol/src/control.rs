@@ -57,6 +57,12 @@ pub enum ControlRequest {
     },
     /// Answer with what is counted of the machine: `Statistics`. A supervisor of a version before denies it.
     Statistics,
+    /// Log as much as this number says, from now on: `Done`, or `AlreadySo`. Denied where the environment of the supervisor decides
+    /// that, and by a supervisor of a version before.
+    LogVerbosity {
+        /// KubeVirt's number: 2 is usual, and more is more.
+        verbosity: u32,
+    },
     /// Attach to the first serial port; the reply is `Streaming`, then scroll-back, then live bytes.
     Console {
         /// Whether this viewer may type.
@@ -135,6 +141,7 @@ names! {
     Self::Unfreeze => "unfreeze",
     Self::Guest { .. } => "guest",
     Self::Statistics => "statistics",
+    Self::LogVerbosity { .. } => "logVerbosity",
     Self::Console { .. } => "console",
     Self::Vnc { .. } => "vnc",
     Self::UsbRedir => "usbRedir",
@@ -575,6 +582,29 @@ mod tests {
         let line = serde_json::to_string(&reply).unwrap();
         assert_eq!(line, r#"{"answer":"resumed","position":"5e1f.7","resumed":true,"missed":0}"#);
         assert_eq!(wire::decode::<ControlReply>(line.as_bytes()).unwrap(), reply);
+    }
+
+    #[test]
+    fn a_supervisor_that_has_no_levels_to_set_takes_a_number_for_no_request() {
+        let request = ControlRequest::LogVerbosity { verbosity: 6 };
+        let line = wire::encode(&Asked { request, claimed_user: None, audit_id: None, number: None }).unwrap();
+        assert_eq!(line, b"{\"ask\":\"logVerbosity\",\"verbosity\":6}\n");
+        /// As a supervisor of a version before this reads it: what it cannot read it denies, and nothing else becomes of it.
+        #[derive(Debug, Deserialize)]
+        struct Before {
+            #[serde(flatten)]
+            _request: RequestBefore,
+        }
+        #[derive(Debug, Deserialize)]
+        #[serde(rename_all = "camelCase", tag = "ask")]
+        enum RequestBefore {
+            Status,
+            Statistics,
+        }
+        let error = wire::decode::<Before>(&line).unwrap_err();
+        let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        assert!(cause.contains("unknown variant `logVerbosity`"), "{cause}");
+        assert!(wire::decode::<Before>(b"{\"ask\":\"status\"}").is_ok());
     }
 
     /// Kinds that the taken-over QEMU does not ask of the socket for probes, and why.

@@ -7,6 +7,7 @@ use super::gate::{GATES, Usual};
 use super::{ClusterConfig, DefaultBinding, Emulation, Gate, ReferencePolicy, Rollout};
 use crate::arch::Arch;
 use crate::quantity::Quantity;
+use crate::v1::KubeVirt;
 
 impl ClusterConfig {
     /// The configuration that a KubeVirt object describes. What it leaves out has KubeVirt's default.
@@ -85,6 +86,13 @@ fn text(field: &Value) -> Option<String> {
 /// A number greater than 0; KubeVirt takes 0 for none.
 fn count(field: &Value) -> Option<u32> {
     field.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0)
+}
+
+/// The object that counts: of those in the installation's namespace the oldest. Who may write to another namespace alone decides
+/// nothing for the cluster.
+pub fn of_installation<'a>(objects: impl IntoIterator<Item = &'a KubeVirt>, namespace: &str) -> Option<&'a KubeVirt> {
+    let own = objects.into_iter().filter(|object| object.metadata.namespace.as_deref() == Some(namespace));
+    own.min_by_key(|object| seniority(&object.metadata))
 }
 
 /// What KubeVirt objects are compared by where there are several: the least one counts, which is the oldest.

@@ -5,11 +5,13 @@
 
 mod gate;
 mod kubevirt;
+mod verbosity;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use gate::Gate;
-pub use kubevirt::{permille, seniority};
+pub use kubevirt::{of_installation, permille, seniority};
+pub use verbosity::{LoggingPart, verbosity, verbosity_of_instance};
 
 use crate::arch::Arch;
 use crate::quantity::Quantity;

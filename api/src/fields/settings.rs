@@ -7,6 +7,7 @@ use super::{Fate, Line, REMOVE, When, both, read, warned};
 
 /// `api/` reads the configuration that admission and plans ask for.
 const CONFIG: &str = "api/src/cluster/kubevirt.rs";
+const VERBOSITY: &str = "api/src/cluster/verbosity.rs";
 const CERTIFICATES: &str = "controller/src/certificates/decide.rs";
 const POLICY: &str = "controller/src/settings.rs";
 
@@ -63,6 +64,11 @@ pub(super) const CONFIGURATION: &[Line] = &[
         CONFIG,
     ),
     read("configuration", "imagePullPolicy", POLICY),
+    read(
+        "configuration.developerConfiguration.logVerbosity",
+        "nodeVerbosity virtAPI virtController virtHandler virtLauncher",
+        VERBOSITY,
+    ),
     both(
         "configuration",
         "evictionStrategy",
@@ -89,8 +95,13 @@ pub(super) const CONFIGURATION: &[Line] = &[
     unfollowed(
         "configuration",
         "apiConfiguration controllerConfiguration handlerConfiguration webhookConfiguration \
-         developerConfiguration.clusterProfiler developerConfiguration.logVerbosity",
+         developerConfiguration.clusterProfiler",
         OWN_PARTS,
+    ),
+    unfollowed(
+        "configuration.developerConfiguration.logVerbosity",
+        "virtOperator virtSynchronizationController",
+        "Garboard has no such part: its controller does the work of KubeVirt's operator, and guests are not moved between clusters",
     ),
     unfollowed(
         "configuration",

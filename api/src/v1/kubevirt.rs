@@ -3,6 +3,8 @@
 //! The fields are those of KubeVirt's own object that mean something here. What becomes of the others that KubeVirt has
 //! is in `crate::fields`.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -156,12 +158,37 @@ pub struct DeveloperConfiguration {
     /// ignored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub feature_gates: Vec<String>,
+    /// How much the parts of the installation log, also while they run: with 0 to 2 the usual lines, with 3 to 5 those for debugging
+    /// too, with 6 and more every line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_verbosity: Option<LogVerbosity>,
     /// The guest's memory in per cent of what its pod requests. Default: 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_overcommit: Option<u32>,
     /// Whether guests are emulated by QEMU (TCG) on every node instead of run by KVM; slow. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_emulation: Option<bool>,
+}
+
+/// How much the parts of the installation log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LogVerbosity {
+    /// By the name of a node: the number of the controller and of the node agent that run there, in place of their own; 0 is none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_verbosity: BTreeMap<String, u32>,
+    /// The webhooks and the subresource API, which the controller serves. Default: 2.
+    #[serde(rename = "virtAPI", skip_serializing_if = "Option::is_none")]
+    pub virt_api: Option<u32>,
+    /// The rest of the controller. Default: 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virt_controller: Option<u32>,
+    /// The node agents. Default: 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virt_handler: Option<u32>,
+    /// The supervisors of machines that have no label `logVerbosity`. Default: 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virt_launcher: Option<u32>,
 }
 
 /// Limits of CPUs and memory that guests get while they run.

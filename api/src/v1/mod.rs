@@ -44,7 +44,8 @@ pub use domain::{
 pub use kubevirt::{
     ArchConfiguration, ArchSpecificConfiguration, CertConfig, DeveloperConfiguration, InstancetypeConfiguration,
     KubeVirt, KubeVirtCertificateRotateStrategy, KubeVirtCondition, KubeVirtConfiguration,
-    KubeVirtSelfSignConfiguration, KubeVirtSpec, KubeVirtStatus, LiveUpdateConfiguration, NetworkConfiguration,
+    KubeVirtSelfSignConfiguration, KubeVirtSpec, KubeVirtStatus, LiveUpdateConfiguration, LogVerbosity,
+    NetworkConfiguration,
 };
 pub use network::{ClaimRequest, MultusNetwork, Network, PodNetwork};
 pub use pool::{

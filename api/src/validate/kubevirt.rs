@@ -214,7 +214,7 @@ mod tests {
             "configuration": {
                 "migrations": {"parallelMigrationsPerCluster": 5}, "evictionStrategy": "LiveMigrate",
                 "permittedHostDevices": {"usb": [{"resourceName": "x/y"}]},
-                "developerConfiguration": {"logVerbosity": {"virtLauncher": 6}, "clusterProfiler": false},
+                "developerConfiguration": {"logVerbosity": {"virtOperator": 6, "virtLauncher": 6}, "clusterProfiler": false},
                 "virtualMachineOptions": {"disableSerialConsoleLog": {}},
             },
         });
@@ -226,11 +226,11 @@ mod tests {
             "spec.configuration.migrations: ",
             "spec.configuration.evictionStrategy: ",
             "spec.configuration.permittedHostDevices: ",
-            "spec.configuration.developerConfiguration.logVerbosity: ",
+            "spec.configuration.developerConfiguration.logVerbosity.virtOperator: ",
         ] {
             assert!(found.contains(path), "{path} is not in\n{found}");
         }
-        assert!(!found.contains("clusterProfiler"), "{found}");
+        assert!(!found.contains("clusterProfiler") && !found.contains("virtLauncher"), "{found}");
     }
 
     #[test]

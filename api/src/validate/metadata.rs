@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::accelerator;
-use crate::cluster::{ClusterConfig, Gate};
+use crate::cluster::{ClusterConfig, Gate, verbosity_of_instance};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::names::{label_key_problem, label_value_problem, subdomain_problem};
@@ -73,6 +73,14 @@ pub(crate) fn check(metadata: &Metadata<'_>, config: &ClusterConfig, report: &mu
                     .field(at.to_string()),
             );
         }
+    }
+    let verbosity = metadata.labels.and_then(|labels| labels.get(label::LOG_VERBOSITY));
+    if let Some(written) = verbosity.filter(|_| verbosity_of_instance(metadata.labels).is_none()) {
+        report.push(
+            invalid(at.key(label::LOG_VERBOSITY), format!("`{}` is no whole number", written.escape_debug()))
+                .instead("write one from 0 to 10: from 3 on the supervisor logs more")
+                .field(at.to_string()),
+        );
     }
     let at = metadata.at.child("annotations");
     let accelerator = metadata.annotations.and_then(|annotations| annotations.get(annotation::ACCELERATOR));
@@ -145,12 +153,20 @@ mod tests {
             (&[("metadata.labels", json!({"bad key!": "x"}))], "metadata.labels[bad key!]", "the key"),
             (&[("metadata.labels", json!({"app": "a b"}))], "metadata.labels[app]", "the value"),
             (
+                &[("metadata.labels", json!({"logVerbosity": "high"}))],
+                "metadata.labels[logVerbosity]",
+                "no whole number",
+            ),
+            (
                 &[("metadata.annotations", json!({"garboard.dev/accelerator": "xen"}))],
                 "metadata.annotations[garboard.dev/accelerator]",
                 "`xen`",
             ),
         ]);
-        accepted(&[&[("metadata.annotations", json!({"garboard.dev/accelerator": "tcg"}))]]);
+        accepted(&[
+            &[("metadata.annotations", json!({"garboard.dev/accelerator": "tcg"}))],
+            &[("metadata.labels", json!({"logVerbosity": "6"}))],
+        ]);
     }
 
     #[test]

@@ -129,6 +129,7 @@ pub(super) const fn answer_within(request: &ControlRequest) -> Duration {
         | ControlRequest::SoftReboot
         | ControlRequest::Guest { .. }
         | ControlRequest::Statistics
+        | ControlRequest::LogVerbosity { .. }
         | ControlRequest::Console { .. }
         | ControlRequest::Vnc { .. }
         | ControlRequest::UsbRedir

@@ -45,7 +45,9 @@ pub(super) async fn answer(State(serving): State<Serving>, request: Request) -> 
                 Ok(body) => called(&serving, &call, head, &body).await,
                 Err(_) => Err(Refusal::TooLarge(LONGEST_BODY)),
             };
-            return answered.unwrap_or_else(|refusal| refused(&refusal, Some(&call)));
+            let response = answered.unwrap_or_else(|refusal| refused(&refusal, Some(&call)));
+            tracing::debug!(%method, path, status = response.status().as_u16(), "request answered");
+            return response;
         }
         Ok(endpoint) => endpoint,
         Err(_) => return refused(&Refusal::NoSuchPath, None),

@@ -213,16 +213,17 @@ fn span(request: &Request) -> Span {
 }
 
 fn log(request: &Request, response: &AdmissionResponse) {
-    if !response.allowed {
-        tracing::info!(
-            kind = request.kind.kind,
-            namespace = request.namespace,
-            name = request.name,
-            user = request.user_info.username,
-            reason = response.result.message,
-            "admission refused"
-        );
+    if response.allowed {
+        return tracing::debug!(kind = request.kind.kind, "admitted");
     }
+    tracing::info!(
+        kind = request.kind.kind,
+        namespace = request.namespace,
+        name = request.name,
+        user = request.user_info.username,
+        reason = response.result.message,
+        "admission refused"
+    );
 }
 
 /// A panic ends this request, which the API server then refuses, and no other.

@@ -8,15 +8,13 @@ use garboard_launcher::backup_hook::{self as hook, HookError};
 use garboard_launcher::pod::PodPlaces;
 use garboard_launcher::probe::{self, ProbeError};
 use garboard_launcher::relay;
-use garboard_launcher::supervisor::{self, Environment};
+use garboard_launcher::supervisor::{self, Environment, Program};
 use garboard_launcher::virsh::{self, VirshError};
 use garboard_protocol::backup_hook;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths::Layout;
 use garboard_protocol::pod::{INIT_DIRECTORY, RUN_DIRECTORY};
 use garboard_protocol::probe::ARGUMENT;
-use tracing::Level;
-use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -57,7 +55,8 @@ fn main() -> ExitCode {
     // Every descriptor of QEMU passes through here.
     garboard_common::raise_descriptor_limit();
     let lines = garboard_launcher::log::lines(std::io::stderr);
-    tracing_subscriber::registry().with(lines).with(log_levels()).init();
+    let (filter, levels) = garboard_log::filter(std::env::var(garboard_log::VARIABLE).ok().as_deref());
+    tracing_subscriber::registry().with(lines).with(filter).init();
     if environment == Environment::Pod
         && let Err(error) = garboard_launcher::pod::populate(&PodPlaces::real())
     {
@@ -79,7 +78,7 @@ fn main() -> ExitCode {
     };
     let outcome = supervisor::span(&layout).and_then(|vm| {
         let _vm = vm.entered();
-        runtime.block_on(supervisor::run(&layout, environment, VERSION))
+        runtime.block_on(supervisor::run(&layout, environment, Program { version: VERSION, levels }))
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -141,13 +140,6 @@ fn take_step(arguments: Vec<OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// What `GARBOARD_LOG` asks for, `TARGET=LEVEL,…,LEVEL`; else `info`. Not `EnvFilter`: its regular expressions would
-/// make up a good part of a program that must stay small.
-fn log_levels() -> Targets {
-    let asked = std::env::var("GARBOARD_LOG").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or_else(|| Targets::new().with_default(Level::INFO))
 }
 
 /// What `kubectl exec` runs beside the supervisor: standard input and output are the control socket, or a file of the

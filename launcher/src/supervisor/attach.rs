@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use garboard_agent::client::Plumbed;
 use garboard_agent::line_socket::next_client;
+use garboard_log::Levels;
 use garboard_machine::features::Accelerator;
 use garboard_plan::{DiskPlan, InterfacePlan, LaunchPlan, ScreenPlan};
 use garboard_protocol::causes::ErrorChain;
@@ -56,6 +57,7 @@ pub(crate) struct ControlReceivers {
 pub(crate) fn open_channels(
     requests: mpsc::Sender<Offer>,
     status: watch::Receiver<Status>,
+    levels: Levels,
 ) -> (ControlSenders, ControlReceivers) {
     let (console, console_station) = mpsc::channel(4);
     let (vnc, vnc_station) = mpsc::channel(4);
@@ -68,8 +70,20 @@ pub(crate) fn open_channels(
     let known = status.clone();
     let qmp_places = Arc::new(Semaphore::new(MAX_QMP_CLIENTS));
     let counters = Counters::new(Sources { monitor, plan, agent: agent.clone(), status: status.clone() });
-    let senders =
-        ControlSenders { requests, status, console, vnc, qmp, qmp_places, agent, screen, screenshot, usb, counters };
+    let senders = ControlSenders {
+        requests,
+        status,
+        console,
+        vnc,
+        qmp,
+        qmp_places,
+        agent,
+        screen,
+        screenshot,
+        usb,
+        counters,
+        levels,
+    };
     let receivers = ControlReceivers {
         console: console_station,
         vnc: vnc_station,

@@ -101,6 +101,7 @@ impl AuditSink for LogSink {
 
 #[cfg(test)]
 mod tests {
+    use garboard_log::Levels;
     use garboard_protocol::control::{ControlReply, ControlRequest};
     use garboard_protocol::testing::running;
     use garboard_protocol::wire;
@@ -123,7 +124,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_machine_has_places_for_so_many_clients_and_the_next_one_reads_why_not() {
-        let (senders, receivers) = open_channels(mpsc::channel(1).0, watch::channel(running(1)).1);
+        let (senders, receivers) = open_channels(mpsc::channel(1).0, watch::channel(running(1)).1, Levels::fixed());
         let mut connected = Vec::new();
         for _ in 0..MAX_QMP_CLIENTS {
             let (reply, stream) = asked(&senders).await;

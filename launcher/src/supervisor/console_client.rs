@@ -128,6 +128,7 @@ async fn gone(viewer: &OwnedReadHalf) {
 
 #[cfg(test)]
 mod tests {
+    use garboard_log::Levels;
     use garboard_protocol::control::{ControlRequest, MOST_VIEWERS};
     use garboard_protocol::session::{Decoder, Part};
     use garboard_protocol::testing::running;
@@ -155,7 +156,7 @@ mod tests {
             let (room, (guest, ours)) = (tempfile::tempdir().unwrap(), UnixStream::pair().unwrap());
             let (console, attaching) = mpsc::channel(4);
             tokio::spawn(super::super::console::serve(ours, room.path().join("serial0.log"), attaching));
-            let (senders, receivers) = open_channels(mpsc::channel(1).0, watch::channel(running(1)).1);
+            let (senders, receivers) = open_channels(mpsc::channel(1).0, watch::channel(running(1)).1, Levels::fixed());
             Self { guest, senders: ControlSenders { console, ..senders }, _receivers: receivers, _room: room }
         }
 

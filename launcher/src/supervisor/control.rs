@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_agent::line_socket::next_client;
+use garboard_log::Levels;
 use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::{Asked, ControlReply, ControlRequest, GuestQuestion, QmpAccess, Session, Status};
 use garboard_protocol::text::printable;
@@ -84,6 +85,8 @@ pub(crate) struct ControlSenders {
     pub(crate) usb: KnownSlots,
     /// What is counted of it.
     pub(crate) counters: Counters,
+    /// What this program logs.
+    pub(crate) levels: Levels,
 }
 
 /// Accepts connections for as long as the supervisor lives.
@@ -206,6 +209,9 @@ async fn serve_request(
             answer(&mut stream, &found.unwrap_or_else(denied)).await
         }
         ControlRequest::Statistics => answer(&mut stream, &senders.counters.reply().await).await,
+        ControlRequest::LogVerbosity { verbosity } => {
+            answer(&mut stream, &set_verbosity(&senders.levels, verbosity)).await
+        }
         ControlRequest::Console { access, session, resume } => {
             tracing::info!(
                 ?access,
@@ -230,6 +236,19 @@ async fn serve_request(
         ControlRequest::BackupHook { step } => {
             let reply = backup_hook::run(step, &senders, asker).await;
             answer(&mut stream, &reply).await
+        }
+    }
+}
+
+fn set_verbosity(levels: &Levels, verbosity: u32) -> ControlReply {
+    match levels.set(garboard_log::targets(verbosity)) {
+        garboard_log::Outcome::Set => {
+            tracing::info!(verbosity, "log levels changed");
+            ControlReply::Done
+        }
+        garboard_log::Outcome::AlreadySo => ControlReply::AlreadySo,
+        garboard_log::Outcome::Fixed => {
+            denied(format!("{} is set for this supervisor, and decides what it logs", garboard_log::VARIABLE))
         }
     }
 }
@@ -377,4 +396,49 @@ async fn qmp(mut stream: UnixStream, senders: &ControlSenders, access: QmpAccess
     answer(&mut stream, &ControlReply::Streaming).await?;
     let client = QmpClient { stream, access, caller, span: Span::current(), place };
     senders.qmp.send(client).await.map_err(|_| io::Error::other("the machine has just ended"))
+}
+
+#[cfg(test)]
+mod tests {
+    use garboard_protocol::testing::running;
+
+    use super::super::attach::{ControlReceivers, open_channels};
+    use super::*;
+
+    fn channels(levels: Levels) -> (ControlSenders, ControlReceivers) {
+        open_channels(mpsc::channel(1).0, watch::channel(running(1)).1, levels)
+    }
+
+    /// The answer to a line.
+    async fn answered(senders: &ControlSenders, line: &str) -> ControlReply {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        tokio::spawn(client(theirs, senders.clone()));
+        ours.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        wire::decode(&read_line(&mut ours).await.unwrap()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_logged_is_changed_by_a_request_unless_the_environment_decides() {
+        let (_filter, levels) = garboard_log::filter::<tracing_subscriber::Registry>(None);
+        let (senders, _receivers) = channels(levels);
+        for (verbosity, expected) in
+            [(6, ControlReply::Done), (6, ControlReply::AlreadySo), (garboard_log::USUAL, ControlReply::Done)]
+        {
+            let line = format!(r#"{{"ask":"logVerbosity","verbosity":{verbosity}}}"#);
+            assert_eq!(answered(&senders, &line).await, expected, "{verbosity}");
+        }
+        let (senders, _receivers) = channels(Levels::fixed());
+        let reply = answered(&senders, r#"{"ask":"logVerbosity","verbosity":6}"#).await;
+        let ControlReply::Denied { reason } = reply else { panic!("{reply:?}") };
+        assert!(reason.starts_with("GARBOARD_LOG is set"), "{reason}");
+    }
+
+    /// As a supervisor of a version before answers what this one has.
+    #[tokio::test]
+    async fn a_request_of_a_later_version_is_denied_and_changes_nothing() {
+        let (senders, _receivers) = channels(Levels::fixed());
+        let reply = answered(&senders, r#"{"ask":"whatComesLater","verbosity":6}"#).await;
+        assert!(matches!(reply, ControlReply::Denied { .. }), "{reply:?}");
+        assert!(matches!(answered(&senders, r#"{"ask":"status"}"#).await, ControlReply::Status(_)));
+    }
 }

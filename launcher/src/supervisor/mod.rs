@@ -39,5 +39,5 @@ pub use confine::confine;
 pub(crate) use driver::REQUEST_PATIENCE;
 pub(crate) use garboard_common::journal;
 pub(crate) use monitor::query_state;
-pub use run::{Environment, SupervisorError, run};
+pub use run::{Environment, Program, SupervisorError, run};
 pub use trace::span;

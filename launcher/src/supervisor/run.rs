@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_agent::client::NetworkPlace;
+use garboard_log::Levels;
 use garboard_plan::LaunchPlan;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::journal::Journal;
@@ -74,6 +75,14 @@ impl Environment {
     }
 }
 
+/// The program that a supervisor is.
+pub struct Program<'a> {
+    /// Its version.
+    pub version: &'a str,
+    /// What it logs, which requests change.
+    pub levels: Levels,
+}
+
 /// Everything that is shared by the parts of one supervisor.
 #[derive(Clone)]
 pub(crate) struct Context {
@@ -82,11 +91,11 @@ pub(crate) struct Context {
     pub(crate) happened: mpsc::Sender<Input>,
 }
 
-/// Supervises a machine until it is asked to exit (SIGTERM); `version` is that of this program.
+/// Supervises a machine until it is asked to exit (SIGTERM).
 ///
 /// # Errors
 /// [`SupervisorError`] if it cannot begin; what happens to the machine is not an error but its status.
-pub async fn run(layout: &Layout, environment: Environment, version: &str) -> Result<(), SupervisorError> {
+pub async fn run(layout: &Layout, environment: Environment, program: Program<'_>) -> Result<(), SupervisorError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(SupervisorError::Signals)?;
     let own = layout.supervisor();
     let mut journal = journal::read(&own)?.unwrap_or_default();
@@ -101,12 +110,12 @@ pub async fn run(layout: &Layout, environment: Environment, version: &str) -> Re
     let (happened, inbox) = mpsc::channel(EVENT_BACKLOG);
     let (requests, request_inbox) = mpsc::channel(16);
     let (to_init, init_outbox) = mpsc::channel(INIT_BACKLOG);
-    let first = seed::first_status(&whose, &journal, version);
+    let first = seed::first_status(&whose, &journal, program.version);
     let (publish, published) = watch::channel(first.clone());
     let context = Context { layout: layout.clone(), environment, happened: happened.clone() };
     let reporter = (environment == Environment::Pod).then(|| report::start(&layout.order(), published.clone()));
     let recorder = (environment == Environment::Pod).then(|| record::start(layout, published.clone()));
-    let (senders, receivers) = attach::open_channels(requests, published);
+    let (senders, receivers) = attach::open_channels(requests, published, program.levels);
     tokio::spawn(control::serve(control_socket, senders.clone()));
     attach::serve_public_sockets(&own, &senders)?;
     if environment == Environment::Pod {

@@ -140,6 +140,7 @@ samples!(control_requests, ControlRequest, {
     "asked-unfreeze.json": ControlRequest::Unfreeze => ControlRequest::Unfreeze,
     "asked-guest.json": ControlRequest::Guest { .. } => ControlRequest::Guest { about: GuestSubject::Info },
     "asked-statistics.json": ControlRequest::Statistics => ControlRequest::Statistics,
+    "asked-log-verbosity.json": ControlRequest::LogVerbosity { .. } => ControlRequest::LogVerbosity { verbosity: 6 },
     "asked-console.json": ControlRequest::Console { .. } =>
         ControlRequest::Console {
             access: ConsoleAccess::TakeOver,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use garboard_api::{ClusterConfig, VirtualMachineInstance, default_vmi};
-use garboard_launcher::supervisor::{self, Environment};
+use garboard_launcher::supervisor::{self, Environment, Program};
 use garboard_machine::facts::{HostFacts, KvmState};
 use garboard_net::GuestAddresses;
 use garboard_plan::{AcceleratorChoice, PlanOptions};
@@ -46,9 +46,11 @@ pub(crate) fn become_supervisor() {
     let Some(directory) = std::env::var_os(MACHINE) else { return };
     let environment = if std::env::var_os(IN_POD).is_some() { Environment::Pod } else { Environment::Host };
     garboard_common::raise_descriptor_limit();
-    tracing_subscriber::registry().with(garboard_launcher::log::lines(std::io::stderr)).init();
+    let (filter, levels) = garboard_log::filter(None);
+    tracing_subscriber::registry().with(garboard_launcher::log::lines(std::io::stderr)).with(filter).init();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(supervisor::run(&Layout::new(directory), environment, "conversation")).unwrap();
+    let program = Program { version: "conversation", levels };
+    runtime.block_on(supervisor::run(&Layout::new(directory), environment, program)).unwrap();
     std::process::exit(0);
 }
 

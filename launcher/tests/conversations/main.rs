@@ -111,6 +111,8 @@ fn play(environment: Environment) -> Vec<Line> {
     answered(&machine, ControlRequest::Unfreeze, "denied");
     answered(&machine, ControlRequest::BackupHook { step: BackupStep::Freeze }, "alreadySo");
     answered(&machine, ControlRequest::Statistics, "statistics");
+    answered(&machine, ControlRequest::LogVerbosity { verbosity: 6 }, "done");
+    answered(&machine, ControlRequest::LogVerbosity { verbosity: 7 }, "alreadySo");
     answered(&machine, ControlRequest::Guest { about: GuestSubject::Info }, "denied");
     if environment == Environment::Pod {
         assert_eq!(machine.ask_through_agent(ControlRequest::Status)["answer"], "status");
@@ -139,9 +141,9 @@ fn expect_messages(environment: Environment, lines: &[Line]) {
         (
             Socket::Control,
             End::Client,
-            "backupHook console freeze guest pause prolong qmp reset screenshot softReboot statistics status stop unfreeze unpause usbRedir vnc watch",
+            "backupHook console freeze guest logVerbosity pause prolong qmp reset screenshot softReboot statistics status stop unfreeze unpause usbRedir vnc watch",
         ),
-        (Socket::Control, End::Supervisor, "alreadySo denied queued resumed session statistics status streaming"),
+        (Socket::Control, End::Supervisor, "alreadySo denied done queued resumed session statistics status streaming"),
     ];
     let own: &[_] = match environment {
         Environment::Pod => &[

@@ -9,7 +9,6 @@
 //! Nothing listens here (`docs/adr/0045-metrics-come-up-the-tunnel.md`). A machine that does not answer is there with what the kernel
 //! says of it, and is counted.
 
-mod ask;
 mod processes;
 mod samples;
 
@@ -29,6 +28,7 @@ use garboard_tunnel::agent::{Opened, Refusal, Supervisors};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
+use crate::ask;
 use crate::identity::{KubeletRoot, PodUid};
 use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
@@ -137,7 +137,7 @@ impl Served {
     async fn answers(&self, pods: &[LauncherPod], end: Instant) -> HashMap<PodUid, Statistics> {
         let uids: Vec<PodUid> = pods.iter().map(|pod| pod.uid.clone()).collect();
         let asked = uids.into_iter().map(|uid| async move {
-            let answer = ask::statistics(&self.supervisors, &uid).await;
+            let answer = ask::statistics(&self.supervisors, uid.as_str()).await;
             answer
                 .inspect_err(|error| tracing::debug!(pod = %uid, error = %ErrorChain(error), "no statistics"))
                 .ok()

@@ -242,6 +242,7 @@ impl<C: Cluster> Task<C> {
             (Ok(Some(written)), Found::Vmi(before)) => {
                 let written = Arc::new(written);
                 self.latest = Some(Arc::clone(&written));
+                tracing::debug!(generation = report.generation, "the instance has the status of the report");
                 self.log_transition(&before, &written).await;
                 pod_written?;
                 Ok(if Phase::of(&written).is_final() { Settled::Over } else { Settled::Written })

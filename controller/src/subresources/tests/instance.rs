@@ -98,6 +98,7 @@ impl Played {
             ControlRequest::Stop { .. }
             | ControlRequest::Unpause
             | ControlRequest::Statistics
+            | ControlRequest::LogVerbosity { .. }
             | ControlRequest::Vnc { session: Session::None }
             | ControlRequest::Probe { .. }
             | ControlRequest::BackupHook { .. } => panic!("no test sends {asked:?}"),

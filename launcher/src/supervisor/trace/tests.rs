@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use garboard_log::Levels;
 use garboard_plan::LaunchPlan;
 use garboard_protocol::control::{Asked, ControlRequest};
 use garboard_protocol::journal::Journal;
@@ -82,7 +83,7 @@ async fn driven(layout: &Layout) -> (FakeMonitor, ControlReceivers, mpsc::Sender
     let shared = layout.supervisor();
     let seed = DriverSeed { life, journal: Journal::default(), status, on_ready: OnReady::Leave, shared };
     tokio::spawn(Driver::new(seed, to_init, publish).run(Inputs { happened: inbox, requests: request_inbox }));
-    let (senders, receivers) = open_channels(requests, published);
+    let (senders, receivers) = open_channels(requests, published, Levels::fixed());
     let socket = listen_async(&layout.supervisor(), paths::CONTROL_SOCKET).unwrap();
     tokio::spawn(control::serve(socket, senders));
     let (fake, stream) = FakeMonitor::pair().unwrap();

@@ -12,6 +12,7 @@ CLAIMS, REVISIONS = "persistentvolumeclaims", "controllerrevisions.apps"
 SIZES = "virtualmachineinstancetypes.instancetype.kubevirt.io"
 WISHES = "virtualmachineclusterpreferences.instancetype.kubevirt.io"
 RUNS = "machineruns.garboard.dev"
+SETTINGS = "kubevirts.kubevirt.io"
 WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 
 ASKED, RUN = "virtualmachines.subresources.kubevirt.io", "virtualmachineinstances.subresources.kubevirt.io"
@@ -27,6 +28,7 @@ GIVEN = {
     "agent: sees pods": Right(AGENT, "watch", "pods"),
     "agent: finds the controllers": Right(AGENT, "watch", SLICES, "garboard"),
     "agent: reads the CA bundle of the controllers": Right(AGENT, "get", AUTHORITIES, "garboard"),
+    "agent: follows the settings": Right(AGENT, "watch", SETTINGS, "garboard"),
     "agent: writes events": Right(AGENT, "create", EVENTS, "default"),
     "controller: makes pods": Right(CONTROLLER, "create", "pods", "default"),
     "controller: makes machines": Right(CONTROLLER, "create", INSTANCES, "default"),
@@ -92,6 +94,7 @@ NOT_GIVEN = {
     "agent: finds nothing in other namespaces": Right(AGENT, "list", SLICES, "default"),
     "agent: no other ConfigMap of its namespace": Right(AGENT, "get", "configmaps/other", "garboard"),
     "agent: does not write the CA bundle that it trusts": Right(AGENT, "patch", AUTHORITIES, "garboard"),
+    "agent: changes no settings": Right(AGENT, "patch", SETTINGS, "garboard"),
     "agent: reviews no tokens": Right(AGENT, "create", TOKENS),
     "agent: opens no console": Right(AGENT, "get", RUN, "default", "console"),
     "agent: replaces no machine": Right(AGENT, "update", INSTANCES, "default"),

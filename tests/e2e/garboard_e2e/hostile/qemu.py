@@ -50,6 +50,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
     {"ask": "unfreeze"},
     {"ask": "guest", "about": "info"},
     {"ask": "statistics"},
+    {"ask": "logVerbosity", "verbosity": 6},
     {"ask": "vnc"},
     {"ask": "usbRedir"},
     {"ask": "screenshot"},

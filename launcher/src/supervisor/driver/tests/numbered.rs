@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use garboard_log::Levels;
 use garboard_protocol::control::ControlReply;
 use garboard_protocol::journal::RequestOutcome;
 use garboard_qmp::testing::{AgentBehaviour, Behaviour, GuestPower};
@@ -190,7 +191,8 @@ async fn a_number_of_another_run_and_one_that_is_none_are_refused_with_what_to_d
     assert!(qemu.write(&Journal { run: "this".to_owned(), ..qemu.journal() }));
     let supervisor = qemu.attach();
     supervisor.has_attached().await;
-    let (senders, _receivers) = attach::open_channels(supervisor.requests.clone(), supervisor.status.clone());
+    let (senders, _receivers) =
+        attach::open_channels(supervisor.requests.clone(), supervisor.status.clone(), Levels::fixed());
     let ask = async |request: ControlRequest, id: &str, run: &str| {
         let (mut client, stream) = tokio::net::UnixStream::pair().unwrap();
         tokio::spawn(control::client(stream, senders.clone()));
