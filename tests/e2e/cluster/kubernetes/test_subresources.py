@@ -127,7 +127,7 @@ def test_a_stop_may_give_the_guest_more_time_than_it_had(kube: Kube, virtctl: To
     assert kube.present("vmi", "patient")["spec"]["terminationGracePeriodSeconds"] == 7200
     time.sleep(SOON)
     assert kube.phase("patient") == "Running", "it was killed in its own time"
-    kube.type("patient", "poweroff")
+    kube.power_off("patient")
     kube.is_gone("patient")
 
 
