@@ -199,7 +199,9 @@ pub struct Asked {
 pub enum StopMode {
     /// Agent, then ACPI, then by force after the grace period.
     Graceful {
-        /// Overrides the VMI's `terminationGracePeriodSeconds`.
+        /// Seconds from when it is received that the guest has to power itself down, instead of the VMI's
+        /// `terminationGracePeriodSeconds`. Of a stop that is under way they are taken if they are less than the guest has left; more
+        /// change nothing. Every supervisor since the first recorded one does that (`tests/compat`).
         within_seconds: Option<u64>,
     },
     /// At once, as if the power failed.

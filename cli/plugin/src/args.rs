@@ -149,7 +149,8 @@ pub(crate) struct PowerArgs {
   kubectl garboard stop hello web --grace-period 5
   kubectl garboard stop --force hello
 
-A machine of runStrategy Always or Once becomes Halted; one of Manual or RerunOnFailure stays what it is.")]
+A machine of runStrategy Always or Once becomes Halted; one of Manual or RerunOnFailure stays what it is.
+With less time than a stop that is under way has left, this hastens that one.")]
 pub(crate) struct StopArgs {
     #[command(flatten)]
     pub(crate) power: PowerArgs,

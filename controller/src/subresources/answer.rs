@@ -16,7 +16,7 @@ use garboard_subresources::routes::Action;
 use garboard_subresources::{discovery, expand, guestfs, open_api, version};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::Value;
 
 use super::server::Serving;
@@ -137,6 +137,14 @@ async fn expanded(
     Ok(Json(expand::expanded(&vm, &sizing, &config, refusal)?).into_response())
 }
 
+/// A request to start or stop a machine.
+struct PowerRequest<'a> {
+    serving: &'a Serving,
+    call: &'a Call<'a>,
+    by: &'a Requester,
+    dry_run: bool,
+}
+
 async fn power(
     serving: &Serving,
     call: &Call<'_>,
@@ -145,6 +153,7 @@ async fn power(
     decide: impl Fn(&Machine<'_>) -> Result<Change, Refusal>,
 ) -> Result<Response, Refusal> {
     let instances: Api<VirtualMachineInstance> = Api::namespaced(serving.context.client.clone(), call.namespace);
+    let request = PowerRequest { serving, call, by, dry_run };
     let mut attempts = 0..ATTEMPTS;
     loop {
         let vm = machine(serving, call).await?;
@@ -153,7 +162,7 @@ async fn power(
         if let (Some(longer), Some(vmi), false) = (&change.longer, &vmi, dry_run) {
             instance::prolong(serving, vmi, by, longer.seconds).await?;
         }
-        match apply(serving, call, dry_run, &change, vmi.as_ref()).await {
+        match apply(&request, &change, vmi.as_ref()).await {
             // Another writer was faster, most often the controller: it is decided anew, on what is there now.
             Err(Refusal::Conflict(_)) if attempts.next().is_some() => {}
             Err(refusal) => return Err(refusal),
@@ -171,15 +180,14 @@ pub(super) async fn machine(serving: &Serving, call: &Call<'_>) -> Result<Virtua
 }
 
 async fn apply(
-    serving: &Serving,
-    call: &Call<'_>,
-    dry_run: bool,
+    request: &PowerRequest<'_>,
     change: &Change,
     vmi: Option<&VirtualMachineInstance>,
 ) -> Result<(), Refusal> {
+    let PowerRequest { serving, call, dry_run, .. } = *request;
     // Before the stop: from then on the controller deletes the pod, with the time that it finds there.
     if let Some(longer) = &change.longer {
-        write_time(serving, call, dry_run, json_patch(longer.instance_patch.clone())?).await.map_err(conflict)?;
+        write_time(request, json_patch(longer.instance_patch.clone())?).await.map_err(conflict)?;
     }
     if let Some((part, patch)) = &change.patch {
         let machines: Api<VirtualMachine> = Api::namespaced(serving.context.client.clone(), call.namespace);
@@ -190,9 +198,12 @@ async fn apply(
         };
         patched.map_err(conflict)?;
     }
-    // After the stop: one that was refused leaves the time as it is.
+    if let (Some(seconds), Some(vmi)) = (change.end_within, vmi) {
+        end_within(request, vmi, seconds).await?;
+    }
+    // Last: a stop that was refused, or did not reach the guest, leaves the time as it is, and may be asked for again.
     if let Some(patch) = &change.instance_patch {
-        match write_time(serving, call, dry_run, json_patch(patch.clone())?).await {
+        match write_time(request, json_patch(patch.clone())?).await {
             // A controller of an earlier version may answer the webhook. The pod is ended at the shorter time all the same.
             Err(kube::Error::Api(status)) if status.code == INVALID && !status.message.contains(TEST_FAILED) => {
                 tracing::warn!(error = %status.message, "the shorter time was not written into the instance");
@@ -200,22 +211,42 @@ async fn apply(
             outcome => outcome.map_err(conflict)?,
         }
     }
-    let pod = vmi.and_then(pod::name);
-    if let (Some(seconds), Some(pod)) = (change.end_within, pod) {
-        let pods: Api<Pod> = Api::namespaced(serving.context.client.clone(), call.namespace);
-        let grace_period_seconds = u32::try_from(seconds).ok();
-        let params = DeleteParams { dry_run, grace_period_seconds, ..DeleteParams::default() };
-        match pods.delete(&pod, &params).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(error) => return Err(internal(error)),
-        }
-    }
     Ok(())
 }
 
+/// Gives the guest of an instance so many seconds: deletes its pod with them, or, where that is being deleted already, has its supervisor
+/// see to it. An API server shortens the time of such a pod, and its kubelet goes on as it began.
+async fn end_within(request: &PowerRequest<'_>, vmi: &VirtualMachineInstance, seconds: i64) -> Result<(), Refusal> {
+    let PowerRequest { serving, call, by, dry_run } = *request;
+    let Some(name) = pod::name(vmi) else { return Ok(()) };
+    let pods: Api<Pod> = Api::namespaced(serving.context.client.clone(), call.namespace);
+    let mut attempts = 0..ATTEMPTS;
+    loop {
+        let Some(pod) = pods.get_opt(&name).await.map_err(internal)? else { return Ok(()) };
+        let is_ending = pod.metadata.deletion_timestamp.is_some();
+        // As it was looked at: the controller may begin its deletion meanwhile, with more time.
+        let resource_version = pod.metadata.resource_version.filter(|_| !is_ending);
+        let params = DeleteParams {
+            dry_run,
+            grace_period_seconds: u32::try_from(seconds).ok(),
+            preconditions: Some(Preconditions { uid: pod.metadata.uid, resource_version }),
+            ..DeleteParams::default()
+        };
+        match pods.delete(&name, &params).await {
+            Ok(_) if is_ending && !dry_run => {
+                return instance::hasten(serving, vmi, by, u64::try_from(seconds).unwrap_or(0)).await;
+            }
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+            Err(kube::Error::Api(status)) if status.is_conflict() && attempts.next().is_some() => {}
+            Err(error) => return Err(conflict(error)),
+        }
+    }
+}
+
 /// Writes the time of a stop into the instance. In one that is gone there is nothing to stop.
-async fn write_time(serving: &Serving, call: &Call<'_>, dry_run: bool, patch: Patch<()>) -> kube::Result<()> {
+async fn write_time(request: &PowerRequest<'_>, patch: Patch<()>) -> kube::Result<()> {
+    let PowerRequest { serving, call, dry_run, .. } = *request;
     let instances: Api<VirtualMachineInstance> = Api::namespaced(serving.context.client.clone(), call.namespace);
     match instances.patch(call.name, &patch_params(dry_run), &patch).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use garboard_api::conditions::Reason;
 use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 use garboard_protocol::causes::ErrorChain;
-use garboard_protocol::control::{ControlReply, ControlRequest, Status};
+use garboard_protocol::control::{ControlReply, ControlRequest, Status, StopMode};
 use garboard_protocol::text::printable;
 use garboard_subresources::instance;
 use garboard_subresources::options::{self, FreezeOptions, PauseOptions};
@@ -156,6 +156,42 @@ pub(super) async fn prolong(
         ))
     };
     carry_out(serving, vmi, by, change).await.map_err(denied)
+}
+
+/// Has a supervisor that is ending its guest end it within so many seconds, if that is less time than the guest has left. Each supervisor
+/// knows this request, and carries it out once for each number. A guest that does not run yet is not waited for.
+pub(super) async fn hasten(
+    serving: &Serving,
+    vmi: &VirtualMachineInstance,
+    by: &Requester,
+    within_seconds: u64,
+) -> Result<(), Refusal> {
+    if Phase::of(vmi) != Phase::Running {
+        return Ok(());
+    }
+    let mode = StopMode::Graceful { within_seconds: Some(within_seconds) };
+    let change = Change { request: ControlRequest::Stop { mode }, is_done: None, dry_run: false };
+    let Err(refusal) = carry_out(serving, vmi, by, change).await else { return Ok(()) };
+    // Its guest was faster, and no supervisor is left that could answer.
+    if is_over(serving, vmi).await {
+        return Ok(());
+    }
+    let Refusal::Internal(why) = refusal else { return Err(refusal) };
+    Err(Refusal::Internal(format!(
+        "the machine is being stopped, and its launcher could not be asked to end it within {within_seconds} s: {why}; ask again"
+    )))
+}
+
+/// Whether the run of an instance is over by now.
+async fn is_over(serving: &Serving, vmi: &VirtualMachineInstance) -> bool {
+    let (namespace, name) = (vmi.metadata.namespace.as_deref(), vmi.metadata.name.as_deref());
+    let instances: Api<VirtualMachineInstance> =
+        Api::namespaced(serving.context.client.clone(), namespace.unwrap_or_default());
+    match instances.get_opt(name.unwrap_or_default()).await {
+        Ok(Some(now)) => now.metadata.uid != vmi.metadata.uid || Phase::of(&now).is_final(),
+        Ok(None) => true,
+        Err(_) => false,
+    }
 }
 
 /// A freeze or a thaw that its supervisor denies has failed in the guest: KubeVirt's answer, with the name of its command.

@@ -120,6 +120,10 @@ async fn beat(monitor: Monitor, happened: mpsc::Sender<Input>, often: Duration) 
     let mut last = Heartbeat::Answers;
     loop {
         tokio::time::sleep(if last == Heartbeat::Answers { often } else { HEARTBEAT_WHEN_SILENT }).await;
+        // It leaves, and might hang for ever where a command reaches it then.
+        if monitor.shutdown_reason().is_some() {
+            continue;
+        }
         let found = match query_state(&monitor).await {
             Err(CallError::TimedOut { .. }) => Heartbeat::Silent,
             Err(CallError::Disconnected { .. }) => return,
@@ -360,6 +364,24 @@ mod tests {
         }
         heart.abort();
         assert!(inbox.recv().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_qemu_that_has_reported_its_end_is_not_asked_whether_it_answers() {
+        let (fake, stream) = FakeMonitor::pair().unwrap();
+        let (monitor, _) = Monitor::connect(stream, ConnectOptions::named("vm")).await.unwrap();
+        let mut events = monitor.subscribe(Interest::Named(&["SHUTDOWN", "RESET"]));
+        fake.emit("SHUTDOWN", json!({"guest": true, "reason": "guest-shutdown"}));
+        assert!(events.next().await.is_some());
+        let (happened, _inbox) = mpsc::channel(8);
+        let heart = tokio::spawn(beat(monitor, happened, HEARTBEAT));
+        tokio::time::sleep(3 * HEARTBEAT).await;
+        assert!(fake.received().iter().all(|each| each.command != "query-status"));
+        // It stays after all, as in a soft reboot.
+        fake.emit("RESET", json!({"guest": false, "reason": "host-qmp-system-reset"}));
+        assert!(events.next().await.is_some());
+        fake.until_received("query-status", 1).await;
+        heart.abort();
     }
 
     /// How long it takes until the driver receives that there is no monitor.

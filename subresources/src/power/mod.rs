@@ -19,10 +19,11 @@ pub struct Change {
     /// JSON patch of the VirtualMachine, and to what part it goes. It tests what was decided on: where another request was
     /// faster it does not apply, and that is a conflict.
     pub patch: Option<(Part, Value)>,
-    /// JSON patch of the instance, after the machine's: its guest has less time than it was started with.
-    pub instance_patch: Option<Value>,
-    /// The instance's pod is deleted, with so many seconds for the guest.
+    /// The instance's pod is deleted, with so many seconds for the guest. Where that was begun with more, the supervisor is asked to end the
+    /// guest within them.
     pub end_within: Option<i64>,
+    /// JSON patch of the instance, after everything else: its guest has less time than it had.
+    pub instance_patch: Option<Value>,
 }
 
 /// More time for a guest. It is given before the machine is stopped: its supervisor and its pod have to know when they are asked to end.

@@ -120,7 +120,7 @@ fn ask(asking: &Asking<'_>) -> anyhow::Result<Asked> {
         match decide(action, &vm, vmi.as_ref()) {
             Decision::Already(state) => return Ok(Asked { already: Some(state), ..asked }),
             Decision::Wait => {
-                hasten(asking, &vm);
+                hasten(asking, &vm, vmi.as_ref());
                 return Ok(asked);
             }
             Decision::Refused(message) => return Err(exit_error(REFUSED, format!("{}: {message}", asked.machine))),
@@ -203,8 +203,13 @@ fn by_subresource(asking: &Asking<'_>, vm: &VirtualMachine) -> Result<(), Failur
 }
 
 /// A stop is under way, and is to be a faster one. That it goes on as it is, is no failure.
-fn hasten(asking: &Asking<'_>, vm: &VirtualMachine) {
+fn hasten(asking: &Asking<'_>, vm: &VirtualMachine, vmi: Option<&VirtualMachineInstance>) {
     let (PowerAction::Stop, Some(seconds)) = (asking.action, asking.grace_seconds) else { return };
+    // An earlier stop gave it this time.
+    let own = vmi.and_then(|vmi| vmi.spec.termination_grace_period_seconds);
+    if own.is_some_and(|own| u64::try_from(own) == Ok(seconds)) {
+        return;
+    }
     let asked = subresource(asking.action, vm).put(asking.kubectl, &json!({ "gracePeriod": seconds }), None);
     if let Err(failure) = asked {
         note_own_time(asking.name, &failure.to_string());

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::{SinkExt, StreamExt};
 use garboard_protocol::control::{
-    Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, QmpAccess, Session, Status,
+    Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, QmpAccess, Session, Status, StopMode,
 };
 use garboard_protocol::guest::{GuestReport, GuestSubject, GuestUser};
 use garboard_protocol::position::{Begun, Position, Resume};
@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::forward::answered;
-use super::{Api, Peer, START, api, played, vm, vmi};
+use super::{Api, Peer, START, api, played, pod, vm, vmi};
 
 pub(super) const NODE: &str = "node-1";
 pub(super) const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
@@ -85,7 +85,9 @@ impl Played {
             ControlRequest::Prolong { .. } if self.is_old => {
                 ControlReply::Denied { reason: "unknown variant `prolong`".to_owned() }
             }
-            ControlRequest::SoftReboot | ControlRequest::Prolong { .. } => ControlReply::Queued,
+            ControlRequest::SoftReboot | ControlRequest::Prolong { .. } | ControlRequest::Stop { .. } => {
+                ControlReply::Queued
+            }
             ControlRequest::Freeze { .. } => ControlReply::Done,
             ControlRequest::Unfreeze => {
                 ControlReply::Denied { reason: "the QEMU guest agent is not connected".to_owned() }
@@ -95,8 +97,7 @@ impl Played {
                 ControlReply::Guest(Box::new(GuestReport { users: vec![user], ..GuestReport::default() }))
             }
             ControlRequest::Guest { .. } => ControlReply::Denied { reason: "the agent is busy".to_owned() },
-            ControlRequest::Stop { .. }
-            | ControlRequest::Unpause
+            ControlRequest::Unpause
             | ControlRequest::Statistics
             | ControlRequest::LogVerbosity { .. }
             | ControlRequest::Vnc { session: Session::None }
@@ -268,6 +269,54 @@ async fn a_machine_whose_launcher_cannot_give_more_time_is_not_stopped() {
     let message = status["message"].as_str().unwrap();
     assert!(code == 409 && message.contains("gracePeriod 600"), "{code} {message}");
     assert_eq!(api.writes(), []);
+}
+
+/// The same pod, once its deletion has begun.
+fn ending_pod() -> Value {
+    let mut pod = pod();
+    pod["metadata"]["deletionTimestamp"] = json!("2026-11-27T00:00:00Z");
+    pod
+}
+
+#[tokio::test]
+async fn a_stop_with_less_time_than_one_that_is_under_way_asks_the_supervisor_too() {
+    let (api, played) = connected(running()).await;
+    let stop = START.replace("/start", "/stop");
+    *api.pod.lock().unwrap() = Some(pod());
+    assert_eq!(api.put(&stop, json!({"gracePeriod": 5})).await, (202, Value::Null));
+    assert!(played.asked.lock().unwrap().is_empty(), "the kubelet has not begun, and gives the pod this time");
+    *api.pod.lock().unwrap() = Some(ending_pod());
+    assert_eq!(api.put(&stop, json!({"gracePeriod": 5, "dryRun": ["All"]})).await.0, 202);
+    assert!(played.asked.lock().unwrap().is_empty(), "a dry run asks nothing");
+    api.asked.lock().unwrap().clear();
+    assert_eq!(api.put(&stop, json!({"gracePeriod": 0})).await, (202, Value::Null));
+    let mode = StopMode::Graceful { within_seconds: Some(1) };
+    let asked = played.asked.lock().unwrap().clone();
+    assert_eq!(asked, [ControlRequest::Status, ControlRequest::Stop { mode }].map(of_ada));
+    let writes = api.writes();
+    let [_, (delete, _, options), (_, instance, time)] = writes.as_slice() else { panic!("{writes:?}") };
+    assert_eq!((delete.as_str(), &options["preconditions"]), ("DELETE", &json!({"uid": "p"})));
+    assert!(instance.contains("/virtualmachineinstances/vm?") && time[2]["value"] == json!(0), "{instance} {time}");
+}
+
+#[tokio::test]
+async fn a_restart_by_force_hastens_a_stop_that_is_under_way() {
+    let (api, played) = connected(running()).await;
+    *api.pod.lock().unwrap() = Some(ending_pod());
+    assert_eq!(api.put(&START.replace("/start", "/restart"), json!({"gracePeriodSeconds": 0})).await.0, 202);
+    let mode = StopMode::Graceful { within_seconds: Some(1) };
+    assert_eq!(played.asked.lock().unwrap().last(), Some(&of_ada(ControlRequest::Stop { mode })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn less_time_that_does_not_reach_the_launcher_is_no_success_and_may_be_asked_for_again() {
+    let api = api(true, vm("Always"), Some(running()));
+    *api.pod.lock().unwrap() = Some(ending_pod());
+    let (code, status) = api.put(&START.replace("/start", "/stop"), json!({"gracePeriod": 5})).await;
+    let message = status["message"].as_str().unwrap();
+    assert!(code == 500 && message.contains("within 5 s") && message.ends_with("ask again"), "{code} {message}");
+    let is_of_instance = |path: &str| path.contains("/virtualmachineinstances/");
+    assert!(!api.writes().iter().any(|(_, path, _)| is_of_instance(path)), "it is decided on the time of before");
 }
 
 #[tokio::test]

@@ -271,21 +271,29 @@ async fn who_has_no_right_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_stop_that_hurries_also_writes_its_time_and_deletes_the_pod() {
+async fn a_stop_that_hurries_also_deletes_the_pod_and_writes_its_time() {
     let api = api(true, vm("Always"), Some(vmi()));
+    *api.pod.lock().unwrap() = Some(pod());
     let stop = START.replace("/start", "/stop");
     assert_eq!(api.put(&stop, json!({"gracePeriod": 5, "dryRun": ["All"]})).await.0, 202);
     let writes = api.writes();
-    let [(patch, at, _), (shorten, instance, time), (delete, pod, options)] = writes.as_slice() else {
+    let [(patch, at, _), (delete, pod, options), (shorten, instance, time)] = writes.as_slice() else {
         panic!("{writes:?}")
     };
-    assert_eq!((patch.as_str(), shorten.as_str(), delete.as_str()), ("PATCH", "PATCH", "DELETE"));
+    assert_eq!((patch.as_str(), delete.as_str(), shorten.as_str()), ("PATCH", "DELETE", "PATCH"));
     assert!(instance.contains("/virtualmachineinstances/vm?") && instance.contains("dryRun=All"), "{instance}");
     let (tested, written) = (&time[1]["value"], &time[2]["value"]);
     assert_eq!((tested, written), (&json!(60), &json!(5)));
     assert!(at.contains("/virtualmachines/vm?") && at.contains("dryRun=All"), "{at}");
     assert!(pod.contains("/pods/virt-launcher-vm-12345678"), "{pod}");
     assert_eq!((&options["gracePeriodSeconds"], &options["dryRun"]), (&json!(5), &json!(["All"])));
+    // Its deletion may begin with more time while this one is on its way.
+    assert_eq!(options["preconditions"], json!({"uid": "p", "resourceVersion": "7"}));
+}
+
+/// A launcher pod that is not being deleted.
+fn pod() -> Value {
+    json!({"metadata": {"name": "virt-launcher-vm-12345678", "uid": "p", "resourceVersion": "7"}})
 }
 
 #[tokio::test]

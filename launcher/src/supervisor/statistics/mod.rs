@@ -95,7 +95,9 @@ impl Counters {
 }
 
 async fn of_qemu(monitor: Option<Monitor>, plan: Option<&LaunchPlan>) -> observe::Held {
-    let (Some(monitor), Some(plan)) = (monitor, plan) else { return observe::Held::default() };
+    // One that leaves might hang for ever where a command reaches it then.
+    let stays = monitor.filter(|monitor| monitor.shutdown_reason().is_none());
+    let (Some(monitor), Some(plan)) = (stays, plan) else { return observe::Held::default() };
     let (mut held, end) = (observe::Held::default(), Instant::now() + WITHIN);
     // One after the other: QEMU answers them so anyway. What was answered before the end counts.
     let asking = async {

@@ -1,9 +1,9 @@
 use garboard_protocol::control::PauseReason;
 use garboard_protocol::statistics::{BalloonStatistics, OperationStatistics};
 use garboard_protocol::testing::running;
-use garboard_qmp::ConnectOptions;
 use garboard_qmp::agent::AgentOptions;
 use garboard_qmp::testing::{AgentBehaviour, Behaviour, FakeAgent, FakeMonitor};
+use garboard_qmp::{ConnectOptions, Interest};
 use serde_json::{Value, json};
 
 use super::*;
@@ -107,6 +107,17 @@ async fn a_paused_guest_is_not_asked_and_a_machine_without_qemu_has_its_memory_a
     let memory_bytes = running(1).memory_bytes;
     assert_eq!(counted, Statistics { paused: true, memory_bytes, ..Statistics::default() });
     assert!(of_guest.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_qemu_that_has_reported_its_end_is_not_asked() {
+    let (fake, monitor) = monitor().await;
+    let mut events = monitor.subscribe(Interest::Named(&["SHUTDOWN"]));
+    fake.emit("SHUTDOWN", json!({"guest": true, "reason": "guest-shutdown"}));
+    assert!(events.next().await.is_some());
+    let counted = Machine::of(Some(monitor), Some(plan()), None).counted().await;
+    assert_eq!((counted.memory_bytes, counted.disks.len()), (running(1).memory_bytes, 0));
+    assert!(fake.received().iter().all(|each| each.command != "query-blockstats"));
 }
 
 // Time passes only while nothing else is left to do, however busy the machine.

@@ -210,6 +210,26 @@ fn a_stop_that_was_prolonged_has_more_time_and_never_less_than_the_plan_says() {
 }
 
 #[test]
+fn a_stop_that_is_under_way_gets_less_time_and_never_more() {
+    for (again, expected_ms) in [(Some(1), 1_000), (Some(0), 0), (Some(300), 180_000), (None, 180_000)] {
+        let mut machine = life(running());
+        let _ = step(&mut machine, Event::Requested(ChangeRequest::Prolong { grace_seconds: 180 }), at(NOW));
+        let _ = step(&mut machine, graceful(None), at(NOW));
+        // However often it comes.
+        for _ in 0..2 {
+            let effects = step(&mut machine, graceful(again), at(NOW));
+            assert!(effects.contains(&Effect::TellInit { by_ms: NOW + expected_ms }), "{again:?}: {effects:?}");
+        }
+        let before = step(&mut machine, Event::TimePassed, at(NOW + expected_ms - 1));
+        assert!(!before.contains(&Effect::Quit), "{again:?}: {before:?}");
+        assert!(step(&mut machine, Event::TimePassed, at(NOW + expected_ms)).contains(&Effect::Quit), "{again:?}");
+        let _ = step(&mut machine, Event::QemuGone(report(ProcessEnd::Exited { code: 0 })), at(NOW + expected_ms));
+        let State::Ended(ended) = machine.state else { panic!("{machine:?}") };
+        assert_eq!(ended.cause, ExitCause::GracePeriodExceeded);
+    }
+}
+
+#[test]
 fn a_stop_before_the_monitor_answers_is_asked_once_it_does() {
     let mut machine = life(State::Launched);
     let _ =

@@ -22,11 +22,16 @@ TABLE = {
 
 def end(kube: Kube, name: str, ending: str) -> None:
     if ending == ENDINGS[0]:
-        kube.type(name, "poweroff")
+        kube.power_off(name)
     elif ending == ENDINGS[1]:
         os.kill(kube.qemu(name), signal.SIGSEGV)
     else:
         kube.kubectl("delete", f"vmi/{name}", "--wait=false")
+
+
+def is_over(kube: Kube, name: str, process: int) -> bool:
+    """Whether a QEMU of a machine is gone: from then on it is the controller that decides."""
+    return all(each["pid"] != process for each in kube.qemus(name))
 
 
 def came_to(kube: Kube, name: str, outcome: str, uid: str) -> bool:
@@ -47,14 +52,19 @@ def test_after_an_end_each_strategy_decides(kube: Kube, ending: str) -> None:
     start = {"status": {"stateChangeRequests": [{"action": "Start"}]}}
     kube.patch(f"vm/manual{number}", start, subresource="status")
     uids = {name: kube.runs(name) for name in strategies}
+    processes = {name: kube.qemu(name) for name in strategies}
     for name in strategies:
         kube.has_shell(name)
         end(kube, name, ending)
+    for name, process in processes.items():
+        over = functools.partial(is_over, kube, name, process)
+        kube.wait(f"the end of the QEMU of {name}", over, circumstances=functools.partial(kube.course, name))
     # Twice: what was started again took longer than a wrong start of the others.
     for _ in range(2):
         for name, strategy in strategies.items():
             outcome = TABLE[strategy][number]
-            kube.wait(f"{name} {outcome}", functools.partial(came_to, kube, name, outcome, uids[name]))
+            came = functools.partial(came_to, kube, name, outcome, uids[name])
+            kube.wait(f"{name} {outcome}", came, circumstances=functools.partial(kube.course, name))
 
 
 def test_running_is_a_strategy(kube: Kube) -> None:

@@ -29,6 +29,8 @@ PORT = 8444
 FRONT, USERS = "front-proxy-ca", "ca"
 # Less than a request waits for a turn, seconds.
 SOON = 4
+# The time of a stop, and what is by far less than that: after one second QEMU is asked to quit, and has ten for it.
+LONG, HURRIED = 180, 15
 
 
 @pytest.fixture(scope="package")
@@ -106,6 +108,12 @@ def test_a_forced_stop_does_not_wait_for_the_guest(kube: Kube, virtctl: Tool) ->
     kube.shows("deaf", "Stopped")
 
 
+def time_of_pod(kube: Kube, pod: str) -> int | None:
+    """Seconds from the order to go until a pod is killed; None as long as there is no such order."""
+    seconds: int | None = kube.present("pod", pod)["metadata"].get("deletionGracePeriodSeconds")
+    return seconds
+
+
 def test_a_stop_may_give_the_guest_more_time_than_it_had(kube: Kube, virtctl: Tool) -> None:
     # It ignores the power button: with its own time it would be killed soon.
     kube.apply(machine("patient", "Manual", tests="ignore-power", terminationGracePeriodSeconds=1))
@@ -114,19 +122,30 @@ def test_a_stop_may_give_the_guest_more_time_than_it_had(kube: Kube, virtctl: To
     kube.has_shell("patient")
     pod = kube.pod_name("patient")
     virtctl.run("stop", "patient", "--force", "--grace-period", "7200")
-
-    def time_of_pod() -> int | None:
-        seconds: int | None = kube.present("pod", pod)["metadata"].get("deletionGracePeriodSeconds")
-        return seconds
-
     # Beside the guest's time it has some for QEMU's own end.
-    assert kube.ask_until("the pod is to end", time_of_pod) == 7230
+    assert kube.ask_until("the pod is to end", functools.partial(time_of_pod, kube, pod)) == 7230
     assert kube.present("vmi", "patient")["spec"]["terminationGracePeriodSeconds"] == 7200
     time.sleep(SOON)
     assert kube.phase("patient") == "Running", "it was killed in its own time"
-    # A kubelet does not shorten the time of a pod that it ends already.
-    kube.type("patient", "poweroff")
+    kube.power_off("patient")
     kube.is_gone("patient")
+
+
+def test_a_second_stop_may_give_the_guest_less_time_than_the_first(kube: Kube, virtctl: Tool) -> None:
+    """Its kubelet has begun to end the pod, and goes on with the time that it began with: the supervisor ends QEMU."""
+    kube.apply(machine("hurried", "Manual", tests="ignore-power", terminationGracePeriodSeconds=1))
+    virtctl.run("start", "hurried")
+    kube.runs("hurried")
+    kube.has_shell("hurried")
+    pod = kube.pod_name("hurried")
+    virtctl.run("stop", "hurried", "--force", "--grace-period", str(LONG))
+    assert kube.ask_until("the pod is to end", functools.partial(time_of_pod, kube, pod)) == LONG + 30
+    # The signal has arrived: from here on no other one follows.
+    kube.ask_until("a supervisor that ends its guest", lambda: kube.answer("hurried", "status").get("stopping"))
+    virtctl.run("stop", "hurried", "--force", "--grace-period", "0")
+    kube.wait("the end of its QEMU", lambda: not kube.qemus("hurried"), seconds=HURRIED)
+    kube.is_gone("hurried")
+    kube.shows("hurried", "Stopped")
 
 
 def test_a_dry_run_changes_nothing(kube: Kube, virtctl: Tool) -> None:

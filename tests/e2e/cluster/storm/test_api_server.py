@@ -61,7 +61,7 @@ def test_the_api_server_is_away_for_a_minute_in_which_one_guest_runs_on_and_one_
             uid, address = kube.runs(WAVE), kube.address(ROCK)
             kube.has_shell(WAVE)
             with without(kube, "kube-apiserver"):
-                kube.type(WAVE, "poweroff")
+                kube.power_off(WAVE)
                 kube.wait("the end of a QEMU", lambda: not kube.qemus(WAVE))
                 end, pages = time.monotonic() + 60, 0
                 while time.monotonic() < end or pages < 10:

@@ -205,7 +205,7 @@ def test_nothing_is_started_stopped_or_removed_wrongly_when_watches_are_half_a_m
             with late(kube, way):
                 # Halted, and its guest ends before the leader observes that.
                 kube.patch(f"vm/{over}", {"spec": {"runStrategy": "Halted"}})
-                kube.type(over, "poweroff")
+                kube.power_off(over)
                 took = is_removed_after(kube, storm, stops, forced, new)
                 kube.apply(machine(stops))
                 another_runs(kube, new, None)

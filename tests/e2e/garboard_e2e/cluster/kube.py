@@ -100,8 +100,14 @@ class Kube(Watched):
         return self.answer(name, "status").get("phase") == "Running"
 
     def type(self, name: str, command: str) -> None:
-        """Types a command in the guest's shell, whose end is not awaited."""
+        """Types a command in the guest's shell, whose end is not awaited: only that it is echoed. Whether anything came
+        of it has to be seen elsewhere."""
         self._shell(name, command, "ended''", PATIENCE)
+
+    def power_off(self, name: str) -> None:
+        """Has the hello guest power itself down, by a command in its shell, and waits until it says that it does: what
+        is typed is echoed whether anything comes of it or not."""
+        self._shell(name, "poweroff", "garboard-hello: powering off", PATIENCE)
 
     def shell(self, name: str, command: str, seconds: float = PATIENCE, code: int = 0) -> str:
         """What a command prints in the guest's shell, on the console."""

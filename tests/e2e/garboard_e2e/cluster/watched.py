@@ -107,12 +107,19 @@ class Watched(Cluster):
 
     # ---- waiting
 
-    def wait(self, what: str, holds: Callable[[], Found | Literal[False] | None], seconds: float = PATIENCE) -> Found:
-        """Until `holds` answers something true, which is returned; asked again whenever something was recorded."""
+    def wait(
+        self,
+        what: str,
+        holds: Callable[[], Found | Literal[False] | None],
+        seconds: float = PATIENCE,
+        circumstances: Callable[[], str] = lambda: "",
+    ) -> Found:
+        """Until `holds` answers something true, which is returned; asked again whenever something was recorded. A
+        failure has `circumstances` in its message."""
         end, before = time.monotonic() + seconds, len(self.recorder.history)
         while not (found := holds()):
             if time.monotonic() > end:
-                raise Failure(f"{what}: not within {seconds:.0f} s")
+                raise Failure(f"{what}: not within {seconds:.0f} s; {circumstances()}".removesuffix("; "))
             before = self.recorder.wait_for_more(before)
         return found
 
@@ -242,6 +249,24 @@ class Watched(Cluster):
         changes = sum(event["kind"] == "processes" for event in history)
         gap = f"no gap above {self.recorder.longest_gap:.1f} s"
         return f"{len(history)} events, {changes} changes of processes, {gap}"
+
+    def course(self, name: str) -> str:
+        """What became of a machine, for a reader of a failure: the phases of each of its instances, how many QEMU
+        processes there are, what is printed of it, its requests, and its events."""
+        phases: dict[str, list[str]] = {}
+        with self.recorder.changed:
+            history = list(self.recorder.history)
+        for event in history:
+            if (event["kind"], event.get("type"), event.get("machine")) == ("object", "vmi", f"{NAMESPACE}/{name}"):
+                seen = phases.setdefault(event["uid"], [])
+                state = event["phase"] + (" and deleted" if event["leaving"] else "")
+                seen += [] if seen[-1:] == [state] else [state]
+        lines = [f"instance {uid}: {', '.join(seen)}" for uid, seen in phases.items()]
+        requests = self.status_of("vm", name).get("stateChangeRequests", [])
+        lines.append(f"{len(self.qemus(name))} QEMU; it shows {self.printed(name)!r}; requests {requests}")
+        columns = "custom-columns=AT:.metadata.creationTimestamp,REASON:.reason,MESSAGE:.message"
+        events = self.tried("get", "events", f"--field-selector=involvedObject.name={name}", "-o", columns)
+        return "\n".join(lines + events.splitlines()[-20:])
 
     def circumstances(self) -> str:
         """What the API server shows of machines, for a reader of a failure."""

@@ -173,6 +173,25 @@ async fn another_supervisor_gives_a_stop_the_time_that_was_asked_for() {
 }
 
 #[tokio::test]
+async fn a_second_stop_with_less_time_ends_qemu_also_under_another_supervisor() {
+    let stop = |within_seconds| ChangeRequest::Stop(StopMode::Graceful { within_seconds: Some(within_seconds) });
+    let qemu = Qemu::start(GuestPower::Ignores);
+    let first = qemu.attach();
+    first.has_attached().await;
+    assert_eq!(first.asked(stop(4000)).await.0, Verdict::Queued);
+    qemu.fake.until_received("system_powerdown", 1).await;
+    drop(first);
+    qemu.fake.hang_up();
+    let second = qemu.attach();
+    second.until(|status| status.stopping).await;
+    assert_eq!(second.asked(stop(100)).await.0, Verdict::Queued);
+    let left_ms = qemu.journal().deadline.unwrap().at_ms - boot_ms();
+    assert!((0..=100_000).contains(&left_ms), "{left_ms}");
+    assert_eq!(second.asked(stop(0)).await.0, Verdict::Queued);
+    qemu.fake.until_received("quit", 1).await;
+}
+
+#[tokio::test]
 async fn another_supervisor_finishes_a_soft_reboot() {
     let qemu = Qemu::start(GuestPower::Ignores);
     let first = qemu.attach();
