@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,10 +20,10 @@ PLACES = 4
 
 
 @pytest.fixture(scope="module")
-def running(kube: Kube) -> str:
-    kube.apply(machine("asked-of", "Always"))
-    kube.runs("asked-of")
-    return "asked-of"
+def running(kube: Kube) -> Iterator[str]:
+    kube.start(machine("asked-of", "Always"))
+    yield "asked-of"
+    kube.remove("asked-of")
 
 
 def query(kube: Kube, path: str, *options: str) -> Object:
@@ -82,7 +83,8 @@ def test_each_level_is_a_right_of_its_own(kube: Kube, running: str) -> None:
     kube.ask_until("the right", functools.partial(allowed, kube, "reader", "qmp-read/query-status"))
     refused = change(kube, "qmp-write/stop", "--as=reader", code=1)
     assert "forbidden" in refused and "virtualmachineinstances/qmp-write" in refused, refused
-    change(kube, "qmp-write/cont", "--as=writer")
+    writes = ["replace", "--raw", f"{BASE}/qmp-write/cont", "-f", "-", "--as=writer"]
+    kube.ask_until("the right to write", lambda: kube.tried(*writes, text="{}", namespace=None))
     refused = change(kube, "qmp-dangerous/quit", "--as=writer", code=1)
     assert "forbidden" in refused and "virtualmachineinstances/qmp-dangerous" in refused, refused
     assert not allowed(kube, "writer", "qmp-read/query-status"), "no level is a part of another one"
