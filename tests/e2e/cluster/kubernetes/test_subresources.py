@@ -121,7 +121,7 @@ def test_a_stop_may_give_the_guest_more_time_than_it_had(kube: Kube, virtctl: To
 
     # Beside the guest's time it has some for QEMU's own end.
     assert kube.ask_until("the pod is to end", time_of_pod) == 7230
-    assert kube.present("vmi", "patient")["spec"]["terminationGracePeriodSeconds"] == 7200
+    assert kube.get("vmi", "patient")["spec"]["terminationGracePeriodSeconds"] == 7200
     time.sleep(SOON)
     assert kube.phase("patient") == "Running", "it was killed in its own time"
     # A kubelet does not shorten the time of a pod that it ends already.
