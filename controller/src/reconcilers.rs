@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 use crate::metrics::{Leading, Measured};
 use crate::reconciler::{self, Queue, Queued};
+use crate::runs::RunsOver;
 use crate::stores::{
     Cached, DataVolumes, Instances, Kind, Known, Machines, ObjectKey, Pods, Pools, ReplicaSets, StoreWriter, UNSERVED,
     VolumeClaims, Waiting,
@@ -40,6 +41,8 @@ pub struct Leader {
     pub waiting: Waiting<Waiter>,
     /// What this leader remembers of pods.
     pub histories: PodHistories,
+    /// Where runs are counted that are over, for their records.
+    pub runs_over: RunsOver,
 }
 
 /// Which object waits.
@@ -226,7 +229,7 @@ pub async fn run(context: Context) {
     };
     let groups = Groups { sets: (sets, set_filler, queued_sets), pools: (pools, pool_filler, queued_pools) };
     let (claims, claim_filler) = Known::<VolumeClaims>::new();
-    let (served, data_volumes) = watch::channel(None);
+    let ((served, data_volumes), (runs_over, over)) = (watch::channel(None), runs::runs_over());
     let leader = Arc::new(Leader {
         context,
         machines: machines.clone(),
@@ -236,6 +239,7 @@ pub async fn run(context: Context) {
         claims,
         waiting: Waiting::default(),
         histories: PodHistories::beginning(jiff::Timestamp::now()),
+        runs_over,
     });
     // Until this future ends, or is dropped.
     let stores = Leading { machines: machines.clone(), instances: instances.clone(), pods: pods.clone() };
@@ -268,7 +272,7 @@ pub async fn run(context: Context) {
         ready.await;
         upgrade::run(upgrading, changed_launchers).await;
     });
-    parts.spawn(runs::run(client));
+    parts.spawn(runs::run(client, over));
     let reconciler = vmi::Reconciler(leader);
     parts.spawn(async move {
         listed.await;

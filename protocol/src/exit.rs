@@ -337,8 +337,16 @@ pub fn full_message(cause: &ExitCause, report: Option<&ExitReport>) -> String {
     let message = cause.message();
     let output = report.filter(|_| cause.is_explained_by_qemu()).map_or("", |report| report.last_output.as_str());
     match output.lines().map(str::trim).rfind(|line| !line.is_empty()) {
-        Some(line) => format!("{message}: {}", line.chars().take(LAST_LINE).collect::<String>()),
+        Some(line) => format!("{message}: {}", end_of(line)),
         None => message,
+    }
+}
+
+/// The end of a line, which has the reason: before it QEMU repeats the whole argument that it is about.
+fn end_of(line: &str) -> String {
+    match line.chars().count().checked_sub(LAST_LINE) {
+        Some(cut) if cut > 0 => format!("…{}", line.chars().skip(cut).collect::<String>()),
+        Some(_) | None => line.to_owned(),
     }
 }
 
@@ -504,8 +512,10 @@ mod tests {
         assert_eq!(full_message(&failed, Some(&failure)), "QEMU gave up with exit code 1: no lock");
         assert_eq!(full_message(&failed, None), "QEMU gave up with exit code 1");
         assert_eq!(full_message(&ExitCause::GuestShutdown, Some(&failure)), "the guest powered itself off");
-        let endless = ExitReport { last_output: "a".repeat(4096), ..failure };
-        assert!(full_message(&failed, Some(&endless)).len() < 400);
+        let argument = format!("qemu: -blockdev {{\"driver\":\"{}\"}}: ", "a".repeat(4096));
+        let endless = ExitReport { last_output: format!("{argument}iSCSI: Failed to connect"), ..failure };
+        let message = full_message(&failed, Some(&endless));
+        assert!(message.len() < 400 && message.ends_with("a\"}: iSCSI: Failed to connect"), "{message}");
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Which records of runs are deleted. Pure.
+//! Which records of runs are deleted, and when they are looked through. Pure.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+
+use crate::stores::ObjectKey;
 
 /// The most records of one machine that stay.
 pub(super) const OF_A_MACHINE: usize = 10;
@@ -10,6 +12,50 @@ pub(super) const OF_A_MACHINE: usize = 10;
 pub(super) const OF_A_NAMESPACE: usize = 1000;
 /// How long one stays.
 pub(super) const LIFETIME: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// After how many runs of a machine its records are looked through, and so how many it has at most beyond [`OF_A_MACHINE`].
+pub(super) const RUNS_OF_A_MACHINE: usize = 5;
+/// The same of a namespace and [`OF_A_NAMESPACE`].
+pub(super) const RUNS_OF_A_NAMESPACE: usize = 100;
+
+/// Which records are looked through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All.
+    Everything,
+    /// Those of a namespace.
+    Namespace(String),
+    /// Those of a machine.
+    Machine(ObjectKey),
+}
+
+/// Runs that are over, each of which may have left a record, since those of their machines and namespaces were looked through.
+#[derive(Debug, Default)]
+pub(super) struct Runs(BTreeMap<String, OfNamespace>);
+
+#[derive(Debug, Default)]
+struct OfNamespace {
+    all: usize,
+    of_machines: BTreeMap<String, usize>,
+}
+
+impl Runs {
+    /// Counts one; what is to be looked through then.
+    pub(super) fn count(&mut self, instance: &ObjectKey) -> Option<Scope> {
+        let runs = self.0.entry(instance.namespace.clone()).or_default();
+        runs.all += 1;
+        if runs.all >= RUNS_OF_A_NAMESPACE {
+            self.0.remove(&instance.namespace);
+            return Some(Scope::Namespace(instance.namespace.clone()));
+        }
+        let own = runs.of_machines.entry(instance.name.clone()).or_default();
+        *own += 1;
+        if *own < RUNS_OF_A_MACHINE {
+            return None;
+        }
+        *own = 0;
+        Some(Scope::Machine(instance.clone()))
+    }
+}
 
 /// A record, by its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +121,32 @@ mod tests {
         all.push(kept("b", "young-00000000", 7 * 24));
         all.reverse();
         assert_eq!(names(all), ["a/web-00000010", "a/web-00000011", "b/old-00000000"]);
+    }
+
+    #[test]
+    fn a_machine_that_ends_again_and_again_is_looked_at_and_no_other_one() {
+        let (mut runs, machine) = (Runs::default(), ObjectKey::new("a", "web"));
+        for _ in 0..3 {
+            for _ in 1..RUNS_OF_A_MACHINE {
+                assert_eq!(runs.count(&machine), None);
+            }
+            assert_eq!(runs.count(&ObjectKey::new("b", "web")), None, "that of another namespace is another one");
+            assert_eq!(runs.count(&machine), Some(Scope::Machine(machine.clone())));
+        }
+    }
+
+    #[test]
+    fn instances_of_one_run_each_have_their_namespace_looked_at() {
+        let mut runs = Runs::default();
+        let mut asked = (0..2 * RUNS_OF_A_NAMESPACE).filter_map(|number| {
+            let scope = runs.count(&ObjectKey::new("a", &format!("vmi{number}")))?;
+            Some((number, scope))
+        });
+        let expected = |number: usize| Some((number, Scope::Namespace("a".to_owned())));
+        assert_eq!(asked.next(), expected(RUNS_OF_A_NAMESPACE - 1));
+        assert_eq!(asked.next(), expected(2 * RUNS_OF_A_NAMESPACE - 1));
+        assert_eq!(asked.next(), None);
+        assert!(runs.0.is_empty(), "nothing is kept of names that come once");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Records of runs (`MachineRun`), which node agents write: the leader deletes what is old or too many
-//! ([ADR 43](../../../docs/adr/0043-a-record-of-each-run.md)). It reads metadata alone, and watches nothing.
+//! ([ADR 43](../../../docs/adr/0043-a-record-of-each-run.md)). It reads metadata alone, and watches nothing: all records now and then, and those of
+//! a machine or a namespace where many runs have ended since.
 
 mod decide;
 
@@ -14,24 +15,57 @@ use kube::api::{DeleteParams, ListParams};
 use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::{Api, Client};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, interval_at};
 
-use self::decide::{Kept, superfluous};
+use self::decide::{Kept, Runs, Scope, superfluous};
+use crate::stores::ObjectKey;
 
-/// How often it is looked.
+/// How often all are looked through.
 const EVERY: Duration = Duration::from_secs(1800);
 /// Objects of one answer.
 const PAGE: u32 = 500;
 /// Deletions at once.
 const AT_ONCE: usize = 4;
+/// Runs that are over and not counted yet, at most: of what is beyond, the look through all takes care.
+const BACKLOG: usize = 1024;
 
-/// Looks now and then, until it is dropped.
-pub(crate) async fn run(client: Client) {
+/// Where the reconcilers hand in instances whose run is over.
+#[derive(Clone, Debug)]
+pub struct RunsOver(mpsc::Sender<ObjectKey>);
+
+impl RunsOver {
+    /// The run of an instance is over. Does not wait.
+    pub fn count(&self, namespace: &str, name: &str) {
+        let _ = self.0.try_send(ObjectKey::new(namespace, name));
+    }
+}
+
+/// A way for instances whose run is over, and its end for `run`.
+#[must_use]
+pub fn runs_over() -> (RunsOver, mpsc::Receiver<ObjectKey>) {
+    let (sender, receiver) = mpsc::channel(BACKLOG);
+    (RunsOver(sender), receiver)
+}
+
+/// Looks now and then, and where runs end often, until it is dropped.
+pub(crate) async fn run(client: Client, mut over: mpsc::Receiver<ObjectKey>) {
+    let (mut runs, mut now_and_then) = (Runs::default(), interval_at(Instant::now() + EVERY, EVERY));
     loop {
-        tokio::time::sleep(EVERY).await;
-        match clear(&client, Timestamp::now()).await {
+        let scope = tokio::select! {
+            _ = now_and_then.tick() => {
+                runs = Runs::default();
+                Some(Scope::Everything)
+            }
+            Some(instance) = over.recv() => runs.count(&instance),
+        };
+        let Some(scope) = scope else { continue };
+        match clear(&client, &scope, Timestamp::now()).await {
             Ok(0) => {}
-            Ok(deleted) => tracing::info!(deleted, "records of runs deleted"),
-            Err(error) => tracing::warn!(error = %ErrorChain(&error), "records of runs could not be looked through"),
+            Ok(deleted) => tracing::info!(deleted, ?scope, "records of runs deleted"),
+            Err(error) => {
+                tracing::warn!(error = %ErrorChain(&error), ?scope, "records of runs could not be looked through");
+            }
         }
     }
 }
@@ -50,8 +84,8 @@ fn resource() -> ApiResource {
 ///
 /// # Errors
 /// The API server cannot be asked, or refuses. One that is gone already is no error.
-pub async fn clear(client: &Client, now: Timestamp) -> Result<usize, kube::Error> {
-    let all = listed(client).await?;
+async fn clear(client: &Client, scope: &Scope, now: Timestamp) -> Result<usize, kube::Error> {
+    let all = listed(client, scope).await?;
     let deletions = stream::iter(superfluous(all, now)).map(|each| {
         let runs: Api<DynamicObject> = Api::namespaced_with(client.clone(), &each.namespace, &resource());
         async move {
@@ -65,9 +99,23 @@ pub async fn clear(client: &Client, now: Timestamp) -> Result<usize, kube::Error
     deletions.buffer_unordered(AT_ONCE).try_fold(0, |sum: usize, one: usize| async move { Ok(sum + one) }).await
 }
 
-async fn listed(client: &Client) -> Result<Vec<Kept>, kube::Error> {
-    let runs: Api<DynamicObject> = Api::all_with(client.clone(), &resource());
-    let mut wanted = ListParams::default().limit(PAGE);
+/// The list of a scope. Those of a part come from the API server's memory (resource version 0), at once: they are asked for often, and one that is
+/// missing in it is one of the next list.
+fn list_of(client: &Client, scope: &Scope) -> (Api<DynamicObject>, ListParams) {
+    let within =
+        |namespace: &str| -> Api<DynamicObject> { Api::namespaced_with(client.clone(), namespace, &resource()) };
+    match scope {
+        Scope::Everything => (Api::all_with(client.clone(), &resource()), ListParams::default().limit(PAGE)),
+        Scope::Namespace(namespace) => (within(namespace), ListParams::default().match_any()),
+        Scope::Machine(ObjectKey { namespace, name }) => {
+            let of_machine = format!("spec.machine={name}");
+            (within(namespace), ListParams::default().match_any().fields(&of_machine))
+        }
+    }
+}
+
+async fn listed(client: &Client, scope: &Scope) -> Result<Vec<Kept>, kube::Error> {
+    let (runs, mut wanted) = list_of(client, scope);
     let mut all = Vec::new();
     loop {
         let page = match runs.list_metadata(&wanted).await {
@@ -108,9 +156,10 @@ mod tests {
         let serve = move |request: http::Request<Body>| {
             let path = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
             seen.lock().unwrap().push(format!("{} {path}", request.method()));
-            let first = usize::from(path.contains("continue=")) * 2;
-            let rest = if first == 0 && records.len() > 2 { "more" } else { "" };
-            let items: Vec<Value> = records.iter().skip(first).take(2).cloned().collect();
+            let page = if path.contains("limit=") { 2 } else { records.len() };
+            let first = usize::from(path.contains("continue=")) * page;
+            let rest = if first == 0 && records.len() > page { "more" } else { "" };
+            let items: Vec<Value> = records.iter().skip(first).take(page).cloned().collect();
             let list = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
                 "metadata": {"continue": rest}, "items": items});
             let gone = path.contains("/gone-0");
@@ -144,7 +193,7 @@ mod tests {
         ];
         let (client, asked) = server(records);
         let now = "2026-01-20T01:00:00Z".parse().unwrap();
-        assert_eq!(clear(&client, now).await.unwrap(), 1);
+        assert_eq!(clear(&client, &Scope::Everything, now).await.unwrap(), 1);
         let mut asked = asked.lock().unwrap().clone();
         asked.sort();
         let one = "/apis/garboard.dev/v1/namespaces/tenant/machineruns";
@@ -153,5 +202,46 @@ mod tests {
             assert!(line.starts_with(&format!("DELETE {one}/{name}")), "{asked:?}");
         }
         assert!(asked[2..].iter().all(|line| line.starts_with("GET /apis/garboard.dev/v1/machineruns?")), "{asked:?}");
+    }
+
+    /// How often the API server was asked something like this, once it was at least once.
+    async fn asked_for(asked: &Mutex<Vec<String>>, what: &str) -> usize {
+        loop {
+            let count = asked.lock().unwrap().iter().filter(|line| line.contains(what)).count();
+            if count > 0 {
+                return count;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_ends_again_and_again_has_no_more_records_than_it_may_without_a_look_at_all() {
+        let newest = Timestamp::now().as_second();
+        let made = |seconds: i64| Timestamp::from_second(newest - seconds).unwrap().to_string();
+        let records: Vec<Value> = (0..13).map(|number| record(&format!("web-{number:08}"), &made(number))).collect();
+        let (client, asked) = server(records);
+        let (over, receiver) = runs_over();
+        let running = tokio::spawn(run(client, receiver));
+        for _ in 1..decide::RUNS_OF_A_MACHINE {
+            over.count("tenant", "web");
+            over.count("tenant", "another");
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(asked.lock().unwrap().is_empty(), "a machine that ends now and then costs no request");
+        over.count("tenant", "web");
+        let path = "/apis/garboard.dev/v1/namespaces/tenant/machineruns";
+        for number in 10..13 {
+            assert_eq!(asked_for(&asked, &format!("DELETE {path}/web-{number:08}")).await, 1);
+        }
+        assert_eq!(asked_for(&asked, "DELETE ").await, 3, "the ten newest stay");
+        let lists: Vec<String> =
+            asked.lock().unwrap().iter().filter(|line| line.starts_with("GET ")).cloned().collect();
+        let [list] = lists.as_slice() else { panic!("{lists:?}") };
+        assert!(list.starts_with(&format!("GET {path}?")) && list.contains("spec.machine%3Dweb"), "{list}");
+        assert!(list.contains("resourceVersion=0"), "{list}");
+        running.abort();
     }
 }

@@ -27,6 +27,8 @@ use crate::webhook::bounds::Longest;
 const AUDIT_ID: &str = "audit-id";
 /// The most characters of it.
 const LONGEST_AUDIT_ID: usize = 64;
+/// The most characters of a user's name in the log: it is in each line.
+const LONGEST_USER: usize = 128;
 
 /// Lets a request through to its answer, or refuses it.
 pub(super) async fn admit(State(serving): State<Serving>, request: Request, next: Next) -> Response {
@@ -62,7 +64,7 @@ async fn admitted(serving: &Serving, call: &Call<'_>, mut request: Request, next
     let caller = caller(&header, &request)?;
     let by = Requester { user: caller.user.clone(), audit_id: audit_id(&request) };
     let span = tracing::Span::current();
-    span.record("user", by.user.as_str());
+    span.record("user", printable(&by.user, LONGEST_USER));
     span.record("audit_id", by.audit_id.as_deref());
     let (requests, until) = (&serving.requests, Instant::now() + TURN_WITHIN);
     let full = || Refusal::TooManyRequests;

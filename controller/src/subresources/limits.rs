@@ -41,6 +41,10 @@ pub(super) const RATE_OF_A_NAMESPACE: Rate = Rate { per_second: 200, burst: 4000
 const _: () = assert!(RATE_OF_A_NAMESPACE.per_second >= 2 * RATE_OF_A_USER.per_second);
 const _: () = assert!(RATE_OF_A_NAMESPACE.burst >= 2 * RATE_OF_A_USER.burst);
 
+/// How often a user may cause a log line by what it asks of QEMU: a person's commands all have one. Of more the number is logged; the
+/// supervisor has lines of its own, and the API server its audit log.
+pub(super) const RATE_OF_LINES: Rate = Rate { per_second: 2, burst: 100 };
+
 /// Requests of one user that are answered at once. Each waits for the API server a few times.
 pub(super) const REQUESTS_OF_A_USER: usize = 16;
 /// Requests of one user that wait.

@@ -21,6 +21,7 @@ mod health;
 mod instance;
 mod leaving;
 pub(crate) mod limits;
+mod lines;
 mod not_here;
 mod peer;
 mod qmp;

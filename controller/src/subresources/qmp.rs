@@ -14,6 +14,7 @@ use garboard_subresources::route::Call;
 use garboard_subresources::routes::QmpLevel;
 use garboard_tunnel::Stream;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::time::Instant;
 
 use super::instance::{LONGEST_REASON, instance, place, unanswered, unexpected};
 use super::relay::{self, Reader, Then, Writer};
@@ -52,7 +53,9 @@ pub(super) async fn session(
     let asking = serving.turn_to_ask(&place.pod_uid).await?;
     let stream = opened(serving, &place, by, level).await?;
     drop(asking);
-    tracing::info!(?level, "a QMP session is opened");
+    if let Some(left_out) = serving.qmp_lines.judge(&by.user, Instant::now()) {
+        tracing::info!(?level, left_out, "a QMP session is opened");
+    }
     let counted = serving.context.metrics.streams.open(StreamKind::Qmp, ObjectKey::new(call.namespace, call.name));
     let (reader, writer) = tokio::io::split(stream);
     let turn = turn.counted(counted);
@@ -72,7 +75,9 @@ pub(super) async fn command(
     let place = place(&vmi)?;
     let _asking = serving.turn_to_ask(&place.pod_uid).await?;
     let stream = opened(serving, &place, by, level).await?;
-    tracing::info!(?level, command = command.name(), "a QMP command is sent");
+    if let Some(left_out) = serving.qmp_lines.judge(&by.user, Instant::now()) {
+        tracing::info!(?level, command = command.name(), left_out, "a QMP command is sent");
+    }
     match tokio::time::timeout(DONE_WITHIN, executed(stream, &command)).await {
         Ok(reply) => Ok(([(CONTENT_TYPE, "application/json")], reply?).into_response()),
         Err(_) => Err(Refusal::Internal(format!(

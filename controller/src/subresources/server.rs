@@ -26,6 +26,7 @@ use super::limits::{
     ASKS_OF_AN_INSTANCE, INSTANCE_WITHIN, LIMITS, PLACES, REQUESTS_OF_A_CONNECTION, STREAMS, WAITING_OF_AN_INSTANCE,
     WINDOW_OF_A_CONNECTION, WINDOW_OF_A_REQUEST,
 };
+use super::lines::Lines;
 use super::peer::PeerAcceptor;
 use super::shares::{Most, Rates, Requests, Streams};
 use super::trust;
@@ -50,6 +51,8 @@ pub(super) struct Serving {
     pub(super) requests: Requests,
     /// How often they may ask.
     pub(super) rates: Rates,
+    /// How often they cause a log line by what they ask of QEMU.
+    pub(super) qmp_lines: Lines,
     /// What is asked of each instance at once: a launcher that does not answer holds back its own machine alone.
     asks: Turns,
     /// The shares of users and namespaces in streams.
@@ -79,6 +82,7 @@ impl Serving {
             header,
             requests: Requests::usual(),
             rates: Rates::usual(),
+            qmp_lines: Lines::usual(),
             asks: Turns::new(ASKS_OF_AN_INSTANCE, WAITING_OF_AN_INSTANCE),
             streams: Streams::new(streams),
             nodes,

@@ -154,6 +154,7 @@ async fn take(
                 Ok(_) => {
                     record_end(leader, vmi, leaving::deleted(vmi));
                     leader.histories.forget_end(uid);
+                    leader.runs_over.count(namespace, name);
                 }
                 Err(kube::Error::Api(status)) if status.is_not_found() => leader.histories.forget_end(uid),
                 Err(kube::Error::Api(status)) if status.is_conflict() => return Err(ReconcileError::Overtaken),

@@ -17,16 +17,17 @@ use garboard_protocol::paths;
 use garboard_qmp::agent::Agent;
 use garboard_qmp::{FileTranscript, Monitor, TranscriptSink};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tracing::Span;
 
 use super::console::{self, Attach};
-use super::control::{Caller, ControlSenders, MAX_QMP_CLIENTS, QmpClient};
+use super::control::{Caller, ControlSenders, QmpClient, Way};
 use super::driver::{Input, Offer, Planned};
 use super::flood::{Flood, Line};
 use super::live::Live;
 use super::monitor::{MonitorUsers, RetryPolicy};
 use super::prepare::sockets::{SocketError, listen_async};
+use super::qmp_places::QmpPlaces;
 use super::run::{Context, Environment};
 use super::screenshot::Screen;
 use super::session::ScreenSession;
@@ -68,7 +69,7 @@ pub(crate) fn open_channels(
     let (plan_known, plan) = watch::channel(None);
     let (screen, screenshot) = (ScreenSession::default(), Arc::new(Screen::new(monitor.clone())));
     let known = status.clone();
-    let qmp_places = Arc::new(Semaphore::new(MAX_QMP_CLIENTS));
+    let qmp_places = QmpPlaces::default();
     let counters = Counters::new(Sources { monitor, plan, agent: agent.clone(), status: status.clone() });
     let senders = ControlSenders {
         requests,
@@ -101,17 +102,16 @@ pub(crate) fn open_channels(
 pub(crate) fn serve_public_sockets(directory: &Path, senders: &ControlSenders) -> Result<(), SocketError> {
     let qmp = listen_async(directory, paths::QMP_USER_SOCKET)?;
     let vnc = listen_async(directory, paths::VNC_SOCKET)?;
-    let (qmp_clients, qmp_places) = (senders.qmp.clone(), Arc::clone(&senders.qmp_places));
+    let (qmp_clients, qmp_places) = (senders.qmp.clone(), senders.qmp_places.clone());
     let vnc_clients = senders.vnc.clone();
     tokio::spawn(accept(qmp, move |stream| {
-        let (clients, places) = (qmp_clients.clone(), Arc::clone(&qmp_places));
+        let (clients, places) = (qmp_clients.clone(), qmp_places.clone());
         async move {
             let Ok(credentials) = stream.peer_cred() else { return };
-            let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed: None };
-            let Ok(place) = places.try_acquire_owned() else {
-                return tracing::warn!(uid = caller.uid, "a QMP client is cut off: there are too many");
-            };
+            let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed: None, way: Way::Socket };
             let (access, span) = (QmpAccess::ReadOnly, Span::current());
+            // It is cut off: QMP has no answer before its greeting. The log has why.
+            let Ok(place) = places.take(access, &caller) else { return };
             let _ = clients.send(QmpClient { stream, access, caller, span, place }).await;
         }
     }));

@@ -15,13 +15,14 @@ use garboard_protocol::wire;
 use garboard_qmp::agent::Agent;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use super::backup_hook::{self, Hooks};
 use super::console::Attach;
 use super::driver::{Client, Offer, Outcome};
+use super::qmp_places::{QmpPlace, QmpPlaces};
 use super::screenshot::{Pointer, Screen};
 use super::session::{self, ScreenSession};
 use super::statistics::Counters;
@@ -36,13 +37,20 @@ const MAX_REQUEST_BYTES: usize = 64 * 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// The same of a probe, which sends everything at once.
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
-/// QMP clients of the control socket and of `qmp.sock` that are connected at the same time: each holds two tasks and their buffers.
-pub(crate) const MAX_QMP_CLIENTS: usize = 16;
 /// Probes that are answered at the same time.
 const MAX_PROBES: usize = 4;
 /// The longest name of a user, and the longest audit ID, that is logged, in characters.
 const MAX_NAME: usize = 128;
 const NO_SCREEN: &str = "this machine has no graphics (autoattachGraphicsDevice: false)";
+
+/// The way by which a connection came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// A socket in a directory of the machine: of whom is known what the kernel says.
+    Socket,
+    /// The node agent, which names the user that an API server has authenticated.
+    Agent,
+}
 
 /// The peer of a control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +59,10 @@ pub(crate) struct Caller {
     pub(crate) uid: u32,
     /// Process ID, if it can be seen from here.
     pub(crate) pid: Option<i32>,
-    /// The person it claims to work for, escaped and bounded; for the log alone.
+    /// The person it claims to work for, escaped and bounded: for the log, and where it came by [`Way::Agent`] for its share.
     pub(crate) claimed: Option<String>,
+    /// How it came.
+    pub(crate) way: Way,
 }
 
 /// A QMP client for the broker.
@@ -63,7 +73,7 @@ pub(crate) struct QmpClient {
     /// Of the request by which it came.
     pub(crate) span: Span,
     /// Its place among the clients, until it is served.
-    pub(crate) place: OwnedSemaphorePermit,
+    pub(crate) place: QmpPlace,
 }
 
 /// Where the server posts what it is asked.
@@ -75,8 +85,8 @@ pub(crate) struct ControlSenders {
     pub(crate) vnc: mpsc::Sender<OwnedFd>,
     pub(crate) screen: ScreenSession,
     pub(crate) qmp: mpsc::Sender<QmpClient>,
-    /// Places for such clients, [`MAX_QMP_CLIENTS`] in all.
-    pub(crate) qmp_places: Arc<Semaphore>,
+    /// Places for such clients.
+    pub(crate) qmp_places: QmpPlaces,
     /// The guest agent, while it answers.
     pub(crate) agent: watch::Receiver<Option<Agent>>,
     /// Its pictures.
@@ -96,9 +106,18 @@ pub(crate) async fn serve(listener: UnixListener, senders: ControlSenders) {
     }
 }
 
-/// Answers one control connection, which came by the socket or from the node agent.
+/// Answers one control connection, which came by the socket.
 pub(crate) async fn client(stream: UnixStream, senders: ControlSenders) {
-    if let Err(error) = serve_client(stream, senders).await {
+    client_by(Way::Socket, stream, senders).await;
+}
+
+/// Answers one that the node agent has sent.
+pub(crate) async fn client_of_agent(stream: UnixStream, senders: ControlSenders) {
+    client_by(Way::Agent, stream, senders).await;
+}
+
+async fn client_by(way: Way, stream: UnixStream, senders: ControlSenders) {
+    if let Err(error) = serve_client(way, stream, senders).await {
         tracing::debug!(%error, "a control connection ended");
     }
 }
@@ -128,7 +147,7 @@ async fn probe(mut stream: UnixStream, senders: &ControlSenders, hooks: &Hooks) 
         }
         Ok(request @ ControlRequest::BackupHook { step }) => {
             let credentials = stream.peer_cred()?;
-            let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed: None };
+            let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed: None, way: Way::Socket };
             let cause = Cause::request(request.name(), &caller, None);
             let span = cause.span();
             let reply = backup_hook::run(step, senders, Asker { caller, cause }).instrument(span).await;
@@ -153,7 +172,7 @@ async fn ask_guest(
     answer(stream, &reply).await
 }
 
-async fn serve_client(mut stream: UnixStream, senders: ControlSenders) -> io::Result<()> {
+async fn serve_client(way: Way, mut stream: UnixStream, senders: ControlSenders) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let line = timeout(REQUEST_LIMIT, read_line(&mut stream)).await.map_err(io::Error::other)??;
     let asked = match wire::decode::<Asked>(&line) {
@@ -161,7 +180,7 @@ async fn serve_client(mut stream: UnixStream, senders: ControlSenders) -> io::Re
         Err(error) => return answer(&mut stream, &denied(error.to_string())).await,
     };
     let claimed = asked.claimed_user.as_deref().map(|name| printable(name, MAX_NAME));
-    let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed };
+    let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed, way };
     let audit_id = asked.audit_id.as_deref().map(|id| printable(id, MAX_NAME));
     let cause = Cause::request(asked.request.name(), &caller, audit_id.as_deref());
     let span = cause.span();
@@ -324,7 +343,7 @@ async fn verdict(
         .await
         .is_ok();
     let verdict = if posted { verdict.await.ok() } else { None };
-    let Caller { uid, pid, claimed } = asker.caller;
+    let Caller { uid, pid, claimed, .. } = asker.caller;
     tracing::info!(?request, ?verdict, uid, pid, claimed_user = claimed, "request decided");
     match verdict {
         Some(Verdict::Queued) => ControlReply::Queued,
@@ -388,10 +407,9 @@ async fn qmp(mut stream: UnixStream, senders: &ControlSenders, access: QmpAccess
     if senders.qmp.is_closed() {
         return answer(&mut stream, &denied("QEMU's monitor is not connected")).await;
     }
-    let Ok(place) = Arc::clone(&senders.qmp_places).try_acquire_owned() else {
-        tracing::warn!(uid = caller.uid, claimed_user = caller.claimed, "a QMP client is refused: there are too many");
-        let reason = format!("{MAX_QMP_CLIENTS} QMP clients are connected to this machine; end one, or try again");
-        return answer(&mut stream, &denied(reason)).await;
+    let place = match senders.qmp_places.take(access, &caller) {
+        Ok(place) => place,
+        Err(refused) => return answer(&mut stream, &denied(refused.to_string())).await,
     };
     answer(&mut stream, &ControlReply::Streaming).await?;
     let client = QmpClient { stream, access, caller, span: Span::current(), place };

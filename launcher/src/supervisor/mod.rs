@@ -23,6 +23,7 @@ mod network;
 mod numbered;
 pub mod prepare;
 mod qemu_log;
+mod qmp_places;
 mod record;
 mod report;
 mod run;

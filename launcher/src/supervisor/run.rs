@@ -122,7 +122,7 @@ pub async fn run(layout: &Layout, environment: Environment, program: Program<'_>
         // Its probes come from the container of PID 1 and QEMU, which the control socket is not in.
         let probes = listen_async(&layout.init(), paths::PROBE_SOCKET)?;
         tokio::spawn(control::serve_probes(probes, senders.clone()));
-        served::start(&layout.order(), move |stream| control::client(stream, senders.clone()));
+        served::start(&layout.order(), move |stream| control::client_of_agent(stream, senders.clone()));
     }
 
     let driver = Driver::new(seed::from_journal(&journal, &whose, first, &own), to_init, publish);

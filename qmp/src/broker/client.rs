@@ -33,10 +33,14 @@ const EVENT_BURST: u32 = 64;
 
 /// Why a client is no longer served.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub enum Ended {
+    /// It closed its connection.
     Left,
+    /// It took nothing for too long.
     Stalled,
+    /// Its connection broke.
     Broken(io::ErrorKind),
+    /// QEMU has ended.
     NoMachine,
 }
 

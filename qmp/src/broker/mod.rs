@@ -33,11 +33,12 @@ use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
-use tracing::{Instrument as _, info, info_span, warn};
+use tracing::{Instrument as _, debug, info_span, warn};
 
 use crate::connection::Monitor;
 
 pub use audit::{Audit, AuditOutcome, AuditSink};
+pub use client::Ended;
 pub use policy::{ClientAccess, CommandRisk, CommandVerdict, Policy, Rule};
 
 /// Clients served at once. The next one gets an error and is cut off.
@@ -120,24 +121,25 @@ impl Broker {
         self.serve_client_for(stream, grant, peer, Arc::clone(&self.sink)).await;
     }
 
-    /// The same for a client whose calls are reported to a sink of its own.
+    /// The same for a client whose calls are reported to a sink of its own; why it is no longer served.
     pub async fn serve_client_for(
         &self,
         stream: UnixStream,
         grant: impl Into<Grant>,
         peer: PeerIdentity,
         sink: Arc<dyn AuditSink>,
-    ) {
+    ) -> Ended {
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         let grant = grant.into();
         let (monitor, results) = (self.monitor.clone(), self.results.clone());
         let client = client::Client { number, grant, peer, policy: self.policy, monitor, results, sink };
         let serving = async {
-            info!(client = number, uid = peer.uid, pid = peer.pid, ceiling = ?grant.ceiling, "QMP client connected");
+            debug!(uid = peer.uid, pid = peer.pid, ceiling = ?grant.ceiling, "QMP client is served");
             let ended = client.serve(&stream).await;
-            info!(client = number, ended = %ended, "QMP client disconnected");
+            debug!(%ended, "QMP client is no longer served");
+            ended
         };
-        serving.instrument(info_span!("qmp_client", client = number)).await;
+        serving.instrument(info_span!("qmp_client", client = number)).await
     }
 
     /// Accepts clients for ever. `admit` returns what a peer may do; `None` refuses it. Dropping the future cuts all

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import re
 import statistics
+import threading
 import time
 from collections.abc import Callable
 
@@ -22,6 +23,8 @@ LOAD_EVERY = 4
 UPDATE_SECONDS = 120
 # For each machine: the exchange itself, and that it is watched, some at a time.
 SECONDS_EACH = 30
+# How often is looked for an agent, seconds: an exchange takes several.
+PERIOD = 0.3
 
 
 @dataclasses.dataclass
@@ -201,27 +204,35 @@ class Upgrade:
 
 
 class AgentAbsence:
-    """For the model (`cluster/history.py`): no report arrives from a node while its agent is exchanged."""
+    """For the model (`cluster/history.py`): no report of a machine arrives while the agent of its node is exchanged. It
+    is looked for beside the test, which may wait for a console just then."""
 
-    def __init__(self, kube: Kube, node: str) -> None:
-        self.kube, self.node, self.lasts = kube, node, False
+    def __init__(self, kube: Kube, machine: str) -> None:
+        self.kube, self.machine, self.lasts = kube, machine, False
+        self.node = str(kube.status_of("vmi", machine)["nodeName"])
+        self.over, self.looking = threading.Event(), threading.Thread(target=self.look, daemon=True)
 
     def __enter__(self) -> "AgentAbsence":
+        self.looking.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.looking.join()
         self.note(False)
 
     def look(self) -> None:
-        """To be called again and again."""
-        here = [pod for pod in self.kube.agents() if pod["spec"].get("nodeName") == self.node]
-        self.note(not any(is_ready(pod) for pod in here))
+        while not self.over.wait(PERIOD):
+            # Where the API server does not answer in this moment, what was seen last holds.
+            with contextlib.suppress(Failure):
+                here = [pod for pod in self.kube.agents() if pod["spec"].get("nodeName") == self.node]
+                self.note(not any(is_ready(pod) for pod in here))
 
     def note(self, lasts: bool) -> None:
         if lasts != self.lasts:
             self.lasts = lasts
-            name = f"the agent of {self.node} is exchanged"
-            self.kube.recorder.note("fault", name=name, over=not lasts, mutes=True, forced=[])
+            name, own = f"the agent of {self.node} is exchanged", [f"{NAMESPACE}/{self.machine}"]
+            self.kube.recorder.note("fault", name=name, over=not lasts, mutes=True, of=own, forced=[])
 
 
 def is_ready(pod: Object) -> bool:

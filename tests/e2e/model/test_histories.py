@@ -177,6 +177,13 @@ def test_a_status_is_late_while_no_report_arrives() -> None:
     )
 
 
+def test_a_fault_of_one_machine_mutes_no_other() -> None:
+    after = [processes(11), fault(60, over=True), vmi(65, "Failed")]
+    after += [event | {"at": event["at"] + 60} for event in RESTART[2:]]
+    accepts(*START, fault(10, mutes=True, of=["ns/other", "ns/vm"]), *after)
+    refuses("called Running", *START, fault(10, mutes=True, of=["ns/other"]), *after)
+
+
 def test_an_instance_that_a_list_misses_claims_nothing() -> None:
     later = [event | {"at": event["at"] + 30} for event in RESTART[3:]]
     accepts(*START, processes(10), listed(15, "vmi"), *later)

@@ -78,7 +78,7 @@ impl Played {
             }
             ControlRequest::Screenshot { .. } => ControlReply::Streaming,
             ControlRequest::Qmp { access: QmpAccess::Dangerous } => {
-                ControlReply::Denied { reason: "16 QMP clients are connected".to_owned() }
+                ControlReply::Denied { reason: "8 read-write QMP clients are connected".to_owned() }
             }
             ControlRequest::Qmp { .. } => ControlReply::Streaming,
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },

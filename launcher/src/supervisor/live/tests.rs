@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_plan::live::{Drive, HeldByQemu};
@@ -9,11 +8,12 @@ use garboard_qmp::testing::{Behaviour, FakeMonitor};
 use garboard_qmp::{ConnectOptions, Request};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tracing::Span;
 
 use super::super::broker;
-use super::super::control::{Caller, QmpClient};
+use super::super::control::{Caller, QmpClient, Way};
+use super::super::qmp_places::QmpPlaces;
 use super::super::run::{Context, Environment};
 use super::*;
 
@@ -65,8 +65,8 @@ async fn client(room: &Room, live: &Live, monitor: Monitor) -> (Monitor, Box<dyn
     let (clients, station) = mpsc::channel(1);
     tokio::spawn(broker::serve(station, seen, context, live.clone()));
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let caller = Caller { uid: 0, pid: None, claimed: None };
-    let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let caller = Caller { uid: 0, pid: None, claimed: None, way: Way::Socket };
+    let place = QmpPlaces::default().take(QmpAccess::Dangerous, &caller).unwrap();
     let client = QmpClient { stream: theirs, access: QmpAccess::Dangerous, caller, span: Span::none(), place };
     clients.send(client).await.ok().unwrap();
     let options = ConnectOptions { access: ClientAccess::ReadOnly, ..ConnectOptions::named("client") };

@@ -12,7 +12,7 @@ from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import MIB, NAMESPACE, NODE_2, Object
 from garboard_e2e.cluster.objects import machine
 
-NAME = "on-iscsi"
+NAME, LOCKED_OUT = "with-units", "locked-out"
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +48,15 @@ def test_what_was_written_is_there_at_the_next_start(kube: Kube, target: Target)
 
 
 def test_a_wrong_password_is_the_cause_of_a_failed_start(kube: Kube, target: Target) -> None:
-    kube.apply(machine(NAME, "Always", node=NODE_2, volumes=[target.volume("secured", "wrong-chap")]))
+    kube.apply(machine(LOCKED_OUT, node=NODE_2, volumes=[target.volume("secured", "wrong-chap")]))
 
     def reported() -> bool:
-        events = kube.items("events", "--field-selector", f"involvedObject.name={NAME}", namespace=NAMESPACE)
-        return any("iscsi" in str(event.get("message", "")).lower() for event in events)
+        events = kube.items("events", "--field-selector", f"involvedObject.name={LOCKED_OUT}")
+        # QEMU's own sentence.
+        return any("iSCSI: Failed to connect" in str(event.get("message", "")) for event in events)
 
     kube.ask_until("an event about iSCSI", reported)
-    assert kube.phase(NAME) != "Running"
+    assert kube.phase(LOCKED_OUT) != "Running"
 
 
 def of_libvirt(target: Target) -> Object:

@@ -25,6 +25,8 @@ EMPTY = (
     *("storage", "filesystem", "memory_available", "memory_used", "from_deletion", "requests_refused"),
     *("kube_node", "allocatable_nodes"),
 )
+# Without kube-state-metrics no node has KVM, as far as this one knows (docs/monitoring.md).
+OF_NODES = {"KubeVirtNoAvailableNodesToRunVMs", "LowKVMNodesCount"}
 
 
 class Prometheus:
@@ -48,12 +50,22 @@ class Prometheus:
         found: list[Any] = self.api("query", query=query)["result"]
         return found
 
-    def scrapes(self) -> bool:
+    def targets(self) -> list[Any]:
         try:
-            targets = self.api("targets")["activeTargets"]
+            found: list[Any] = self.api("targets")["activeTargets"]
         except OSError:
-            return False
-        return len(targets) == 3 and all(each["health"] == "up" for each in targets)
+            return []
+        return found
+
+    def scrapes(self) -> None:
+        def are_up() -> bool:
+            found = self.targets()
+            return len(found) == 3 and all(each["health"] == "up" for each in found)
+
+        def problems() -> str:
+            return str([(each["scrapeUrl"], each["lastError"]) for each in self.targets()])
+
+        wait_until("three targets that are up", are_up, circumstances=problems)
 
     def stop(self) -> None:
         self.process.terminate()
@@ -102,7 +114,7 @@ def prometheus(scraper: Scraper, token: str, tmp_path_factory: pytest.TempPathFa
 
 
 def test_every_query_of_a_dashboard_has_data(kube: Kube, prometheus: Prometheus, pair: dict[str, str]) -> None:
-    wait_until("targets that are up", prometheus.scrapes)
+    prometheus.scrapes()
     lines = [query for each in dashboards().values() for query in queries(each)]
     wanted = [line for line in lines if not any(part in line for part in EMPTY)]
     assert len(wanted) > 20
@@ -111,7 +123,7 @@ def test_every_query_of_a_dashboard_has_data(kube: Kube, prometheus: Prometheus,
 
 
 def test_rules_are_evaluated_without_an_error(prometheus: Prometheus, pair: dict[str, str]) -> None:
-    wait_until("targets that are up", prometheus.scrapes)
+    prometheus.scrapes()
     for rule in all_rules():
         if "record" in rule and not any(part in rule["record"] for part in EMPTY):
             wait_until(f"the rule {rule['record']}", lambda rule=rule: prometheus.has(rule["record"]))  # type: ignore[misc]
@@ -123,4 +135,4 @@ def test_rules_are_evaluated_without_an_error(prometheus: Prometheus, pair: dict
     ]
     assert not wrong
     firing = {each["labels"]["alertname"] for each in prometheus.api("alerts")["alerts"] if each["state"] == "firing"}
-    assert not firing, "nothing is wrong with this cluster"
+    assert firing <= OF_NODES, "nothing is wrong with this cluster"

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,15 +15,15 @@ from garboard_e2e.cluster.stream import OWN_GROUP, Refused
 from garboard_e2e.cluster.virtctl import is_paused
 
 BASE = f"{OWN_GROUP}/namespaces/{NAMESPACE}/virtualmachineinstances/asked-of"
-# As many as a supervisor has places for.
-PLACES = 16
+# As many places as a supervisor has for one user, of those that only read and of the others.
+PLACES = 4
 
 
 @pytest.fixture(scope="module")
-def running(kube: Kube) -> str:
-    kube.apply(machine("asked-of", "Always"))
-    kube.runs("asked-of")
-    return "asked-of"
+def running(kube: Kube) -> Iterator[str]:
+    kube.start(machine("asked-of", "Always"))
+    yield "asked-of"
+    kube.remove("asked-of")
 
 
 def query(kube: Kube, path: str, *options: str) -> Object:
@@ -82,7 +83,8 @@ def test_each_level_is_a_right_of_its_own(kube: Kube, running: str) -> None:
     kube.ask_until("the right", functools.partial(allowed, kube, "reader", "qmp-read/query-status"))
     refused = change(kube, "qmp-write/stop", "--as=reader", code=1)
     assert "forbidden" in refused and "virtualmachineinstances/qmp-write" in refused, refused
-    change(kube, "qmp-write/cont", "--as=writer")
+    writes = ["replace", "--raw", f"{BASE}/qmp-write/cont", "-f", "-", "--as=writer"]
+    kube.ask_until("the right to write", lambda: kube.tried(*writes, text="{}", namespace=None))
     refused = change(kube, "qmp-dangerous/quit", "--as=writer", code=1)
     assert "forbidden" in refused and "virtualmachineinstances/qmp-dangerous" in refused, refused
     assert not allowed(kube, "writer", "qmp-read/query-status"), "no level is a part of another one"
@@ -103,16 +105,17 @@ def test_a_right_to_get_everything_opens_no_session_that_changes(kube: Kube, run
         assert refused.value.answer.status == 401, refused.value
 
 
-def test_a_session_has_events_and_a_machine_has_places_for_some(kube: Kube, running: str) -> None:
+def test_a_session_has_events_and_a_user_has_places_for_some(kube: Kube, running: str) -> None:
     api = Api.of(kube)
-    sessions = [QmpSession(api, running, "qmp-read") for _ in range(PLACES - 1)]
+    sessions = [QmpSession(api, running, "qmp-read") for _ in range(PLACES)]
     try:
         writer = QmpSession(api, running, "qmp-write")
         sessions.append(writer)
         with pytest.raises(Refused) as refused:
             QmpSession(api, running, "qmp-read")
         answer = refused.value.answer
-        assert answer.status == 503 and "QMP clients are connected" in answer.message, answer
+        assert answer.status == 503 and "4 read-only QMP clients are connected" in answer.message, answer
+        assert allowed(kube, "reader", "qmp-read/query-status"), "another user has places of its own"
         writer.execute("stop")
         assert sessions[0].event("STOP")
         writer.execute("cont")
@@ -120,7 +123,7 @@ def test_a_session_has_events_and_a_machine_has_places_for_some(kube: Kube, runn
     finally:
         for session in sessions:
             session.close()
-    kube.ask_until("a place", lambda: allowed(kube, "reader", "qmp-read/query-status"))
+    kube.ask_until("a place", lambda: kube.tried("get", "--raw", f"{BASE}/qmp-read/query-status", namespace=None))
 
 
 def test_nothing_of_a_machine_that_is_not_there_or_does_not_run(kube: Kube, running: str) -> None:

@@ -67,8 +67,7 @@ def test_what_is_deleted_and_what_ends_is_replaced(kube: Kube, make: Make) -> No
     assert now[killed] == before[killed], "the other one was replaced, too"
     os.kill(kube.qemu(killed), signal.SIGKILL)
     kube.ask_until("one in place of that which failed", functools.partial(is_replaced, replicas, now, killed))
-    events = kube.items("events", "--field-selector", "involvedObject.name=replaced")
-    reasons = {each["reason"] for each in events}
+    reasons = replicas.reasons()
     assert {"SuccessfulCreate", "SuccessfulDelete"} <= reasons, f"events {reasons}"
 
 

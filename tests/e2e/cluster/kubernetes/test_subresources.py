@@ -124,7 +124,7 @@ def test_a_stop_may_give_the_guest_more_time_than_it_had(kube: Kube, virtctl: To
     virtctl.run("stop", "patient", "--force", "--grace-period", "7200")
     # Beside the guest's time it has some for QEMU's own end.
     assert kube.ask_until("the pod is to end", functools.partial(time_of_pod, kube, pod)) == 7230
-    assert kube.present("vmi", "patient")["spec"]["terminationGracePeriodSeconds"] == 7200
+    assert kube.get("vmi", "patient")["spec"]["terminationGracePeriodSeconds"] == 7200
     time.sleep(SOON)
     assert kube.phase("patient") == "Running", "it was killed in its own time"
     kube.power_off("patient")

@@ -40,8 +40,8 @@ def read(kube: Kube, path: str) -> Object:
 def test_a_machine_of_v1alpha2_runs_and_reads_back_as_it_was_written(kube: Kube) -> None:
     written = of_2018("old", "Always")
     # The deprecation is a warning, and no refusal.
-    kube.apply(written)
-    kube.runs("old")
+    kube.start(written)
+    kube.becomes("vm", "old", "Ready")
     stored = kube.get("virtualmachines.v1.kubevirt.io/old")
     disks, volumes = devices(stored)
     assert [disk["name"] for disk in disks] == [volume["name"] for volume in volumes], (disks, volumes)
@@ -49,7 +49,7 @@ def test_a_machine_of_v1alpha2_runs_and_reads_back_as_it_was_written(kube: Kube)
     again = read(kube, "virtualmachines/old")
     shown = devices(again)
     for own, other in zip(devices(written), shown, strict=True):
-        assert [each.items() <= found.items() for each, found in zip(own, other, strict=True)], (own, other)
+        assert all(each.items() <= found.items() for each, found in zip(own, other, strict=True)), (own, other)
     assert [(disk["name"], disk["volumeName"]) for disk in shown[0]] == [
         (disk["name"], disk["volumeName"]) for disk in devices(written)[0]
     ]

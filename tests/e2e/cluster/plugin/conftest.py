@@ -17,6 +17,17 @@ from garboard_e2e.patience import PATIENCE
 from garboard_e2e.places import temporary_directory
 
 HELLO = "hello"
+# Takes the installation away.
+LAST = "test_uninstall.py"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever the files here are called: what takes the installation away comes last."""
+    here = pathlib.Path(__file__).parent
+    places = [place for place, item in enumerate(items) if item.path.parent == here]
+    own = sorted((items[place] for place in places), key=lambda item: item.path.name == LAST)
+    for place, item in zip(places, own, strict=True):
+        items[place] = item
 
 
 @pytest.fixture(scope="package")

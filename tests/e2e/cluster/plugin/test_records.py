@@ -13,13 +13,16 @@ BRIEF = "brief"
 
 @pytest.fixture(scope="module")
 def over(kube: Kube, person: Person, hello_runs: None) -> Iterator[str]:
-    """The name of a machine that has run, and has no pod any more."""
+    """The name of a machine whose guest was up, and that has no pod any more."""
     person.apply(BRIEF, "Manual")
     person.plugin.run("start", BRIEF)
     person.await_phase(BRIEF)
+    # Before, it would not notice the power button, and leave nothing on the console.
+    printed = ("logs", BRIEF, "--part", "serial")
+    kube.ask_until("a guest that is up", lambda: ":/# " in person.plugin.call(*printed).stdout)
     person.plugin.run("stop", BRIEF)
     kube.ask_until("the record of the run", lambda: person.plugin.call("logs", BRIEF, "--last").returncode == 0)
-    kube.ask_until("the end of its pod", lambda: not kube.pods(BRIEF))
+    kube.ask_until("the end of its pod", lambda: not person.pods_of(BRIEF))
     yield BRIEF
     person.delete(BRIEF)
 

@@ -11,9 +11,10 @@ A history is a list of events in the order of their time `at`, in seconds:
       `strategy` and `leaving` (vm), `vmi` (pod: UID of its instance)
   {"at", "kind": "listed", "type", "uids"}
       all there are: what is missing has gone unseen
-  {"at", "kind": "fault", "name", "over": bool, "mutes": bool, "forced": [machine…]}
+  {"at", "kind": "fault", "name", "over": bool, "mutes": bool, "of": [machine…], "forced": [machine…]}
       something is broken on purpose until an event of the same name is `over`. `mutes`: no report arrives while it
-      lasts. `forced`: an operator has reported of these machines that their old QEMU is gone, true or not
+      lasts, of these machines or, without `of`, of any. `forced`: an operator has reported of these machines that
+      their old QEMU is gone, true or not
   {"at", "kind": "removal", "machine"}
       this VirtualMachine is deleted on purpose
 """
@@ -196,8 +197,9 @@ def without(span: Span, holes: Iterable[Span]) -> list[Span]:
 def running_is_true(history: History, stale_after: float) -> Iterator[str]:
     """A status is Running only while a QEMU runs, or a moment longer; while no report arrives, the clock stands
     still."""
-    alive, mute = lives(history), [(start, end) for start, end, fault in faults(history) if fault.get("mutes")]
+    alive, mutes = lives(history), [each for each in faults(history) if each[2].get("mutes")]
     for uid, machine, start, end in claims_to_run(history):
+        mute = [(begin, stop) for begin, stop, fault in mutes if machine in fault.get("of", [machine])]
         for low, high in without((start, end), alive.get(uid, [])):
             stale = sum(stop - begin for begin, stop in without((low, high), mute))
             if stale > stale_after:

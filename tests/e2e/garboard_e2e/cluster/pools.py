@@ -63,8 +63,9 @@ class Pool:
         return {each["type"]: each for each in self.status().get("conditions", [])}
 
     def reasons(self) -> set[str]:
-        """Of its events."""
-        events = self.kube.items("events", "--field-selector", f"involvedObject.name={self.name}")
+        """Of its events; sets of instances in other tests have the same names."""
+        own = f"involvedObject.name={self.name},involvedObject.kind=VirtualMachinePool"
+        events = self.kube.items("events", "--field-selector", own)
         return {each["reason"] for each in events}
 
     def records(self) -> list[str]:

@@ -41,6 +41,12 @@ class Replicas:
     def conditions(self) -> dict[str, Object]:
         return {each["type"]: each for each in self.status().get("conditions", [])}
 
+    def reasons(self) -> set[str]:
+        """Of its events; pools in other tests have the same names."""
+        own = f"involvedObject.name={self.name},involvedObject.kind=VirtualMachineInstanceReplicaSet"
+        events = self.kube.items("events", "--field-selector", own)
+        return {each["reason"] for each in events}
+
     def all(self) -> list[Object]:
         """Every instance with its label, also one that leaves."""
         return self.kube.items("vmi", "-l", f"app={self.name}")

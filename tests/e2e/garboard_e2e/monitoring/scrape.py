@@ -37,12 +37,13 @@ class Scraped(NamedTuple):
 
 
 class Scraper:
-    """The forwarded port of the controller that leads; its certificate is checked."""
+    """The forwarded port of a controller, of the one that leads if no other is named; its certificate is checked."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, pod: str = "") -> None:
         self.kube = kube
-        leader = kube.get("lease/garboard-controller", namespace=INSTALLED_IN)["spec"]["holderIdentity"]
-        self.forwarded = Forwarded(kube, INSTALLED_IN, f"pod/{leader}", PORT)
+        if not pod:
+            pod = kube.get("lease/garboard-controller", namespace=INSTALLED_IN)["spec"]["holderIdentity"]
+        self.forwarded = Forwarded(kube, INSTALLED_IN, f"pod/{pod}", PORT)
         self.authorities: str = kube.get("configmap/garboard-authorities", namespace=INSTALLED_IN)["data"]["ca.crt"]
         self.context = ssl.create_default_context(cadata=self.authorities)
         # It is asked at this computer's own address, and is to be the one in the cluster all the same.

@@ -16,13 +16,8 @@ def test_controllers_agents_and_supervisors_are_upgraded_and_no_guest_notices(
     kube.has_shell("leaves")
 
     def leave() -> None:
-        with AgentAbsence(kube, kube.status_of("vmi", "leaves")["nodeName"]) as absence:
-
-            def has_left() -> bool:
-                absence.look()
-                return powers_down(kube, "leaves")
-
-            kube.ask_until("the end of a guest that powers down", has_left)
+        with AgentAbsence(kube, "leaves"):
+            kube.ask_until("the end of a guest that powers down", functools.partial(powers_down, kube, "leaves"))
 
     figures = upgrade.roll_out(upgrade.today, meanwhile=leave)
     kube.remove("leaves")
