@@ -1,5 +1,6 @@
 """Instancetypes and preferences: machines have their size, keep copies of them, and find them by labels of a claim."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 
@@ -161,6 +162,60 @@ def test_labels_of_a_claim_name_the_instancetype(kube: Kube) -> None:
         assert "preference" not in kube.get("vm", "unlabelled")["spec"]
         for name in ("inferring", "unlabelled"):
             kube.remove(name)
+
+
+SNAPSHOTS = "volumesnapshots.snapshot.storage.k8s.io"
+# As much of the kind as is looked at; nothing in the test cluster takes snapshots.
+SNAPSHOT_DEFINITION: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": SNAPSHOTS, "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"}},
+    "spec": {
+        "group": "snapshot.storage.k8s.io",
+        "scope": "Namespaced",
+        "names": {"kind": "VolumeSnapshot", "plural": "volumesnapshots"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.usefixtures("sizes")
+def test_labels_of_a_snapshot_name_the_instancetype_of_what_is_copied_from_it(
+    kube: Kube, held: contextlib.ExitStack
+) -> None:
+    held.callback(kube.kubectl, "delete", "crd", SNAPSHOTS, "--ignore-not-found", namespace=None)
+    copying = named("of-snapshot", "Halted", instancetype={"inferFromVolume": "root"})
+    copying["spec"]["template"]["spec"]["volumes"] = [{"name": "root", "dataVolume": {"name": "of-snapshot"}}]
+    source = {"snapshot": {"name": "golden", "namespace": NAMESPACE}}
+    storage = {"resources": {"requests": {"storage": "64Mi"}}}
+    template = {"metadata": {"name": "of-snapshot"}, "spec": {"source": source, "storage": storage}}
+    copying["spec"]["dataVolumeTemplates"] = [template]
+
+    def refused() -> str:
+        return kube.kubectl("create", "-f", "-", text=json.dumps(copying), code=1)
+
+    unserved = refused()
+    assert "spec.instancetype.inferFromVolume" in unserved and f"no definition {SNAPSHOTS}" in unserved, unserved
+    kube.apply(SNAPSHOT_DEFINITION, namespace=None)
+    kube.kubectl("wait", "--for=condition=Established", f"crd/{SNAPSHOTS}", "--timeout=60s", namespace=None)
+    absent = refused()
+    assert f"VolumeSnapshot {NAMESPACE}/golden does not exist" in absent, absent
+    labels = {
+        "instancetype.kubevirt.io/default-instancetype": "one",
+        "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
+    }
+    snapshot: Object = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "spec": {}}
+    kube.apply(snapshot | {"metadata": {"name": "golden", "labels": labels}})
+    kube.apply(copying)
+    assert kube.get("vm", "of-snapshot")["spec"]["instancetype"] == of_namespace("one")
+    kube.remove("of-snapshot")
 
 
 # ---- virtctl

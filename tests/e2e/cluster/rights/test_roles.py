@@ -12,6 +12,7 @@ CLAIMS, REVISIONS = "persistentvolumeclaims", "controllerrevisions.apps"
 SIZES = "virtualmachineinstancetypes.instancetype.kubevirt.io"
 WISHES = "virtualmachineclusterpreferences.instancetype.kubevirt.io"
 RUNS = "machineruns.garboard.dev"
+SNAPSHOTS = "volumesnapshots.snapshot.storage.k8s.io"
 WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 
 ASKED, RUN = "virtualmachines.subresources.kubevirt.io", "virtualmachineinstances.subresources.kubevirt.io"
@@ -67,6 +68,7 @@ GIVEN = {
     ),
     "controller: reads what machines name": Right(CONTROLLER, "get", SIZES, "default"),
     "controller: reads what the cluster has for them": Right(CONTROLLER, "get", WISHES),
+    "controller: reads labels of the snapshots that volumes come from": Right(CONTROLLER, "get", SNAPSHOTS, "default"),
     "controller: records what is started": Right(CONTROLLER, "create", REVISIONS, "default"),
     "controller: reads such a record": Right(CONTROLLER, "get", REVISIONS, "default"),
     "controller: deletes those of earlier starts": Right(CONTROLLER, "deletecollection", REVISIONS, "default"),
