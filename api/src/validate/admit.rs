@@ -142,8 +142,8 @@ fn judge(kind: Kind, manifest: &Value, rest: Value, known: &Known<'_>) -> Admiss
             Err(error) => undecodable(&error),
         },
         Kind::VirtualMachineInstancetype | Kind::VirtualMachineClusterInstancetype => {
-            match serde_json::from_value(rest) {
-                Ok(object) => sizes::instancetype(object, config),
+            match serde_json::from_value(rest.clone()) {
+                Ok(object) => sizes::instancetype(object, &rest["spec"], config),
                 Err(error) => undecodable(&error),
             }
         }
