@@ -404,7 +404,7 @@ mod tests {
         let resources: std::collections::BTreeSet<String> = objects.iter().map(Object::resource).collect();
         let of_group = |plural: &str| format!("{plural}.instancetype.kubevirt.io");
         let expected = ["virtualmachineclusterinstancetypes", "virtualmachineclusterpreferences"].map(of_group);
-        assert_eq!(resources, expected.into());
+        assert_eq!(resources, std::collections::BTreeSet::from(expected));
     }
 
     #[test]
