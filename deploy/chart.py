@@ -42,6 +42,16 @@ OWN_SETTINGS = """\
       && object.metadata.namespace == '{{ .Release.Namespace }}'
       && object.metadata.?labels[?'app.kubernetes.io/managed-by'].orValue('') == '{{ .Release.Service }}')
   {{- end }}"""
+# Nor are the release's own instancetypes and preferences.
+SIZES_WEBHOOK = re.compile(r"^- name: validate-sizes\.instancetype\.kubevirt\.io$")
+OWN_SIZES = """\
+  {{- if include "garboard.hasCommonInstancetypes" $ }}
+  - name: is-not-of-the-release
+    expression: >-
+      !(request.operation == 'CREATE' && request.resource.resource.startsWith('virtualmachinecluster')
+      && object.metadata.?labels[?'app.kubernetes.io/part-of'].orValue('') == 'garboard'
+      && object.metadata.?labels[?'app.kubernetes.io/managed-by'].orValue('') == '{{ .Release.Service }}')
+  {{- end }}"""
 ACCOUNT = re.compile(r"^(\s*)serviceAccountName: ")
 # What of a file is a value: its key, which of those with that key it is, and the value's name.
 VALUES = {
@@ -78,6 +88,14 @@ HOSTS = """\
 {indent}{{{{- range .Values.dashboard.hosts }}}}
 {indent}- --host={{{{ . }}}}
 {indent}{{{{- end }}}}"""
+# The common instancetypes and preferences: which label says who manages them, and whether there are any.
+LABELS = re.compile(r"^  labels:\n", re.M)
+MANAGED = "    app.kubernetes.io/managed-by: {{ .Release.Service }}\n"
+COMMON = """\
+# Written by deploy/render from deploy/common-instancetypes.yaml, which deploy/catalogue makes: change it there.
+{{{{- if include "garboard.hasCommonInstancetypes" $ }}}}
+{body}{{{{- end }}}}
+"""
 # A line of values.in.yaml that gets what deploy/base has: `  resources: @controller.resources`.
 LIFTED = re.compile(r"^( *)(\w+): @([\w.]+)$", re.M)
 HEAD = "# Written by deploy/render from deploy/base/{name}: change it there.\n"
@@ -139,17 +157,22 @@ def template(name: str, text: str) -> str:
     return HEAD.format(name=name) + (optional(name, text) if name in OPTIONAL else content(name, text))
 
 
+def own_condition(webhook: str) -> str:
+    """What a webhook leaves out of what a release makes itself; for most it is nothing."""
+    return OWN_SETTINGS if SETTINGS_WEBHOOK.match(webhook) else OWN_SIZES if SIZES_WEBHOOK.match(webhook) else ""
+
+
 def content(name: str, text: str) -> str:
     """The file with the chart's values in it."""
     if "{{" in text:
         raise ValueError(f"deploy/base/{name} has {{{{, which Helm would read")
-    made, is_of_settings = [], False
+    made, condition = [], ""
     for line in with_values(name, text.removeprefix("---\n").splitlines()):
         made.append(substituted(line))
         if WEBHOOK.match(line):
-            is_of_settings = bool(SETTINGS_WEBHOOK.match(line))
-        if is_of_settings and line == "  matchConditions:":
-            made.append(OWN_SETTINGS)
+            condition = own_condition(line)
+        if condition and line == "  matchConditions:":
+            made.append(condition)
         if account := ACCOUNT.match(line):
             made.append(PULL_SECRETS.format(indent=account[1], deeper=len(account[1]) + 2))
     body = "\n".join(made) + "\n"
@@ -173,6 +196,14 @@ def optional(name: str, text: str) -> str:
     ended = [f"{each}\n---\n" for each in documents]
     body = "".join(f"{condition}{each}{{{{- end }}}}\n" if SECRET.search(each) else each for each in ended) + last
     return f"{{{{- if .Values.{OPTIONAL[name]} }}}}\n{body}\n{{{{- end }}}}\n"
+
+
+def common(text: str) -> str:
+    """The template of the common instancetypes and preferences."""
+    if "{{" in text:
+        raise ValueError("deploy/common-instancetypes.yaml has {{, which Helm would read")
+    body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+    return COMMON.format(body=LABELS.sub(lambda found: found[0] + MANAGED, body))
 
 
 def values(skeleton: str, known: dict[str, list[str]]) -> str:

@@ -101,6 +101,25 @@ impl FaultCode {
     }
 }
 
+/// A text that clients of KubeVirt compare, and that they get in place of a fault's own. The place that it names is the fault's `field`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SentText {
+    /// A field that the instancetype sets, too.
+    Conflict,
+    /// A disk that has no volume.
+    NoVolume {
+        /// Its name.
+        name: String,
+    },
+    /// An object that does not exist.
+    NoObject {
+        /// Its resource, with its group.
+        resource: String,
+        /// Its name.
+        name: String,
+    },
+}
+
 /// One mistake in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Fault {
@@ -116,13 +135,16 @@ pub struct Fault {
     /// What to do about it, beginning with a verb, without a full stop; absent if the message is enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead: Option<String>,
+    /// What KubeVirt's clients get in place of message and advice, which then come as a warning; absent for almost all.
+    #[serde(skip)]
+    pub sent: Option<SentText>,
 }
 
 impl Fault {
     /// A fault whose `field` is spelt like its path, without advice.
     pub fn new(path: FieldPath, code: FaultCode, message: impl Into<String>) -> Self {
         let field = path.as_str().to_owned();
-        Self { path, field, code, message: message.into(), instead: None }
+        Self { path, field, code, message: message.into(), instead: None, sent: None }
     }
 
     /// Adds what to do about it (`write one of …`).
@@ -137,6 +159,27 @@ impl Fault {
     pub fn field(mut self, spelling: impl Into<String>) -> Self {
         self.field = spelling.into();
         self
+    }
+
+    /// Sets what KubeVirt's clients get in place of the message.
+    #[must_use]
+    pub fn sent(mut self, text: SentText) -> Self {
+        self.sent = Some(text);
+        self
+    }
+
+    /// The text that KubeVirt's clients compare, word for word, if they compare it.
+    #[must_use]
+    pub fn sent_text(&self) -> Option<String> {
+        let field = &self.field;
+        Some(match self.sent.as_ref()? {
+            SentText::Conflict => format!("VM field(s) {field} conflicts with selected instance type"),
+            // The name of this one field has a capital letter there.
+            SentText::NoVolume { name } => {
+                format!("{}.Name '{name}' not found", field.strip_suffix(".name").unwrap_or(field))
+            }
+            SentText::NoObject { resource, name } => format!("{resource} \"{name}\" not found"),
+        })
     }
 }
 
@@ -176,6 +219,23 @@ mod tests {
         let path = FieldPath::root().child("spec").child("domain.devices.disks").index(2).child("name");
         assert_eq!(path.to_string(), "spec.domain.devices.disks[2].name");
         assert_eq!(FieldPath::root().child("metadata").child("labels").key("a/b").to_string(), "metadata.labels[a/b]");
+    }
+
+    #[test]
+    fn what_clients_compare_is_kubevirts_text() {
+        let of = |path: &str, sent: SentText| Fault::new(FieldPath::from(path), FaultCode::Invalid, "no").sent(sent);
+        let conflict = of("spec.template.spec.domain.cpu.dedicatedCpuPlacement", SentText::Conflict);
+        let conflict = conflict.field("spec.template.spec.domain.cpu.dedicatedCPUPlacement");
+        let text =
+            "VM field(s) spec.template.spec.domain.cpu.dedicatedCPUPlacement conflicts with selected instance type";
+        assert_eq!(conflict.sent_text().as_deref(), Some(text));
+        let disk = of("spec.domain.devices.disks[2].name", SentText::NoVolume { name: "a".to_owned() });
+        assert_eq!(disk.sent_text().as_deref(), Some("spec.domain.devices.disks[2].Name 'a' not found"));
+        let object = SentText::NoObject { resource: "pods.example".to_owned(), name: "a".to_owned() };
+        assert_eq!(of("spec.x", object).sent_text().as_deref(), Some("pods.example \"a\" not found"));
+        assert_eq!(disk.to_string(), "spec.domain.devices.disks[2].name: no", "for people");
+        assert_eq!(Fault::new(FieldPath::root(), FaultCode::Invalid, "no").sent_text(), None);
+        assert!(!serde_json::to_string(&disk).unwrap().contains("sent"), "the command prints its own");
     }
 
     #[test]

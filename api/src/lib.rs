@@ -48,7 +48,7 @@ pub mod versions;
 pub use arch::Arch;
 pub use cluster::{ClusterConfig, Gate};
 pub use defaults::{Identity, default_vm, default_vmi, vmi_of};
-pub use fault::{Fault, FaultCode, FieldPath};
+pub use fault::{Fault, FaultCode, FieldPath, SentText};
 pub use kind::{Kind, kind_of};
 pub use mac::MacAddr;
 pub use names::{DnsLabel, DnsSubdomain};

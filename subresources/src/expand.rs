@@ -63,7 +63,8 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// The answer: the machine with its instancetype and its preference in its template. One that names neither is its own expansion.
+/// The answer: the machine with its instancetype and its preference in its template. One that names neither is its own expansion. A
+/// message is KubeVirt's, word for word, where its clients compare it.
 ///
 /// # Errors
 /// One of the two was not found, or they do not fit; `refusal` makes the answer of the route.
@@ -74,8 +75,8 @@ pub fn expanded(
     refusal: fn(String) -> Refusal,
 ) -> Result<Value, Refusal> {
     let message = |faults: &[Fault]| {
-        let texts: Vec<String> = faults.iter().take(MOST_LISTED).map(|fault| shortened(&fault.to_string())).collect();
-        texts.join(", ")
+        let text = |fault: &Fault| shortened(&fault.sent_text().unwrap_or_else(|| fault.to_string()));
+        faults.iter().take(MOST_LISTED).map(text).collect::<Vec<String>>().join(", ")
     };
     if !sizing.is_complete(vm) {
         return Err(refusal(message(&sizing.missing)));
@@ -94,6 +95,8 @@ pub fn expanded(
 
 #[cfg(test)]
 mod tests {
+    use garboard_api::{FaultCode, FieldPath, SentText};
+
     use super::*;
 
     fn vm(change: impl FnOnce(&mut Value)) -> Vec<u8> {
@@ -190,6 +193,13 @@ mod tests {
         let mut sizing = Sizing::default();
         assert_eq!(expanded(&vm, &sizing, &config, Refusal::BadRequest).unwrap_err().code(), 400, "it was not found");
         assert_eq!(expanded(&vm, &sizing, &config, Refusal::Internal).unwrap_err().code(), 500);
+        let resource = "virtualmachineclusterinstancetypes.instancetype.kubevirt.io".to_owned();
+        let absent = Fault::new(FieldPath::from("spec.instancetype.name"), FaultCode::NotFound, "it does not exist");
+        let named = SentText::NoObject { resource, name: "u1.small".to_owned() };
+        let missing = Sizing { missing: vec![absent.sent(named)], ..Sizing::default() };
+        let message = expanded(&vm, &missing, &config, Refusal::BadRequest).unwrap_err().status(None).message;
+        let known = "virtualmachineclusterinstancetypes.instancetype.kubevirt.io \"u1.small\" not found";
+        assert_eq!(message.as_deref(), Some(known));
         let size = json!({"cpu": {"guest": 3}, "memory": {"guest": "2Gi"}});
         sizing.take(instancetype::Role::Instancetype, &size).unwrap();
         let answer = expanded(&vm, &sizing, &config, Refusal::BadRequest).unwrap();
@@ -199,6 +209,7 @@ mod tests {
         cpu.get_or_insert_default().sockets = Some(1);
         let refusal = expanded(&vm, &sizing, &config, Refusal::BadRequest).unwrap_err();
         let message = refusal.status(None).message.unwrap();
-        assert!(message.contains("domain.cpu.sockets") && message.contains("spec.cpu.guest"), "{message}");
+        let known = "VM field(s) spec.template.spec.domain.cpu.sockets conflicts with selected instance type";
+        assert_eq!(message, known);
     }
 }

@@ -67,14 +67,9 @@ pub(crate) fn attach(spec: &mut VirtualMachineInstanceSpec, config: &ClusterConf
     devices::network(spec, config);
 }
 
-/// Fills in everything but the identity of the firmware.
+/// Fills in what KubeVirt writes into the template of an expanded machine (`SetDefaultVirtualMachineInstanceSpec`). The rest is its
+/// instance's: an identity, the CPU's model, room to grow.
 pub(crate) fn fill_in(spec: &mut VirtualMachineInstanceSpec, config: &ClusterConfig) {
-    let own = spec.domain.firmware.as_ref().and_then(|firmware| firmware.uuid.clone());
-    default_spec(spec, config, &Identity { firmware_uuid: Uuid::nil() });
-    spec.domain.firmware.get_or_insert_default().uuid = own;
-}
-
-fn default_spec(spec: &mut VirtualMachineInstanceSpec, config: &ClusterConfig, identity: &Identity) {
     domain::architecture(spec, config);
     domain::machine_type(spec, config);
     domain::cpu_request(spec, config);
@@ -84,6 +79,10 @@ fn default_spec(spec: &mut VirtualMachineInstanceSpec, config: &ClusterConfig, i
     spec.eviction_strategy.get_or_insert_with(|| config.eviction_strategy.clone());
     devices::network(spec, config);
     devices::disk_for_every_volume(spec);
+}
+
+fn default_spec(spec: &mut VirtualMachineInstanceSpec, config: &ClusterConfig, identity: &Identity) {
+    fill_in(spec, config);
     let arch = arch_of(spec);
     features::states(&mut spec.domain, arch);
     domain::firmware(spec, identity, arch);

@@ -115,10 +115,14 @@ pub(super) const CONFIGURATION: &[Line] = &[
         "machine types and firmware are those of the launcher's image; the default machine type is \
          `architectureConfiguration.amd64.machineType`",
     ),
-    unfollowed(
+    both(
         "configuration",
         "commonInstancetypesDeployment",
-        "the common instancetypes and preferences are a manifest of their own, which is installed beside Garboard",
+        warned(
+            When::Written,
+            "the controller installs nothing: `enabled` counts when Garboard is installed the next time",
+            "run `kubectl garboard cluster install`, or set it in the values of the chart",
+        ),
     ),
     unfollowed("configuration", "migrations developerConfiguration.minimumClusterTSCFrequency", NOT_MOVED),
     unfollowed("configuration", "mediatedDevicesConfiguration permittedHostDevices", NO_DEVICES),

@@ -2,14 +2,14 @@
 
 use super::types::{CPUInstancetype, MemoryInstancetype, VirtualMachineInstancetypeSpec};
 use super::{VirtualMachinePreferenceSpec, topology};
-use crate::fault::{Fault, FaultCode, FieldPath};
+use crate::fault::{Fault, FaultCode, FieldPath, SentText};
 use crate::quantity::Quantity;
 use crate::v1::{
     DomainSpec, ResourceRequirements, VirtualMachineInstanceSpec, VirtualMachineInstanceTemplateSpec, non_empty,
 };
 
 /// All of it, in per cent.
-const WHOLE: i128 = 100;
+const WHOLE: f32 = 100.0;
 /// KubeVirt's spelling of `dedicatedCpuPlacement` where both set it.
 const SENT_PLACEMENT: &str = "dedicatedCPUPlacement";
 
@@ -32,7 +32,8 @@ impl Conflicts {
 
 fn conflict(path: FieldPath, source: &str) -> Fault {
     let message = format!("the instancetype sets this too, in its `spec.{source}`");
-    Fault::new(path, FaultCode::Invalid, message).instead("remove it here, or name another instancetype")
+    let fault = Fault::new(path, FaultCode::Invalid, message).sent(SentText::Conflict);
+    fault.instead("remove it here, or name another instancetype")
 }
 
 /// Puts an instancetype into the template, which stands at `at`; gives the conflicts, and then changes nothing that counts.
@@ -139,7 +140,10 @@ fn memory(size: &MemoryInstancetype, domain: &mut DomainSpec, conflicts: &mut Co
     resources(domain, "memory", "memory.guest", conflicts);
     let memory = domain.memory.get_or_insert_default();
     conflicts.note(memory.guest.is_some(), "domain.memory.guest", "memory.guest");
-    memory.guest = Some(size.guest.clone());
+    // Without any, its machines can be written, as in KubeVirt, and not started.
+    if !size.guest.is_zero() {
+        memory.guest = Some(size.guest.clone());
+    }
     if size.hugepages.is_some() {
         conflicts.note(memory.hugepages.is_some(), "domain.memory.hugepages", "memory.hugepages");
         memory.hugepages.clone_from(&size.hugepages);
@@ -154,11 +158,16 @@ fn memory(size: &MemoryInstancetype, domain: &mut DomainSpec, conflicts: &mut Co
     }
 }
 
-/// So many per cent less, in whole bytes.
+/// So many per cent less, to the byte as KubeVirt has it, which computes with single precision: pods of both ask for the same.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "KubeVirt's arithmetic; `as` from a float saturates"
+)]
 fn less(memory: &Quantity, percent: i32) -> Quantity {
-    let kept = (WHOLE - i128::from(percent)).max(0);
-    let bytes = i128::from(memory.value()) * kept / WHOLE;
-    Quantity::from_bytes(u64::try_from(bytes).unwrap_or(0))
+    let kept = memory.value() as f32 * (1.0 - percent as f32 / WHOLE);
+    Quantity::from_bytes(kept as u64)
 }
 
 fn io_threads(size: &VirtualMachineInstancetypeSpec, domain: &mut DomainSpec, conflicts: &mut Conflicts) {

@@ -3,9 +3,11 @@
 //!
 //! ```text
 //! volume ─► claim
-//!        ─► DataVolume, of the machine's templates or by its name ─► claim that it copies
-//!                                                                ─► DataSource ─► claim
+//!        ─► DataVolume, of the machine's templates or by its name ─► claim or snapshot that it copies
+//!                                                                ─► DataSource ─► claim or snapshot
 //! ```
+//!
+//! KubeVirt follows snapshots from its 1.8 on.
 
 use serde_json::Value;
 
@@ -15,7 +17,7 @@ use crate::metadata::label;
 use crate::v1::{VirtualMachine, VolumeSource};
 use crate::validate::printable;
 
-/// How many objects are looked at for one name at most: a DataVolume, its claim or DataSource, and the claim of that.
+/// How many objects are looked at for one name at most: a DataVolume, its claim, snapshot or DataSource, and the claim or snapshot of that.
 pub const MOST_LOOKS: usize = 4;
 /// The policy that goes on without a name.
 const IGNORE: &str = "Ignore";
@@ -29,6 +31,8 @@ pub enum Source {
     DataVolume,
     /// A DataSource of the Containerized Data Importer.
     DataSource,
+    /// A VolumeSnapshot of the storage.
+    Snapshot,
 }
 
 impl Source {
@@ -39,6 +43,7 @@ impl Source {
             Self::Claim => "PersistentVolumeClaim",
             Self::DataVolume => "DataVolume",
             Self::DataSource => "DataSource",
+            Self::Snapshot => "VolumeSnapshot",
         }
     }
 }
@@ -126,20 +131,34 @@ pub fn follow(looked: &Look, object: Option<&Value>, role: Role, namespace: &str
         return match looked.source {
             // The importer removes those that are filled, and the claim of their name stays.
             Source::DataVolume => look(Source::Claim, &looked.namespace, &looked.name),
-            Source::Claim | Source::DataSource => wrong(format!("{} does not exist", shown(looked))),
+            Source::Claim | Source::DataSource | Source::Snapshot => wrong(format!("{} does not exist", shown(looked))),
         };
     };
     if let Some(named) = labelled(object, role) {
         return named;
     }
     match looked.source {
-        Source::Claim => ignorable(format!("{} has no label `{}`", shown(looked), name_label(role))),
+        Source::Claim | Source::Snapshot => ignorable(format!("{} has no label `{}`", shown(looked), name_label(role))),
         Source::DataVolume => of_data_volume(&object["spec"], namespace),
-        Source::DataSource => match claim_of(&object["spec"]["source"]["pvc"], &looked.namespace) {
+        Source::DataSource => match copied(&object["spec"]["source"], &looked.namespace) {
             Some(next) => next,
-            None => ignorable(format!("{} names no claim", shown(looked))),
+            None => ignorable(format!("{} names no claim and no snapshot", shown(looked))),
         },
     }
+}
+
+/// The same for an object of a kind that the cluster does not have.
+#[must_use]
+pub fn unserved(looked: &Look, role: Role, namespace: &str) -> Next {
+    let lacking = match looked.source {
+        // The claim of its name may be there all the same.
+        Source::Claim | Source::DataVolume => return follow(looked, None, role, namespace),
+        Source::DataSource => "Containerized Data Importer",
+        Source::Snapshot => {
+            "definition volumesnapshots.snapshot.storage.k8s.io, which comes with a storage driver that takes snapshots"
+        }
+    };
+    wrong(format!("{} cannot exist: this cluster has no {lacking}", shown(looked)))
 }
 
 /// Puts what was found into the matcher of a machine.
@@ -169,7 +188,7 @@ pub fn settle(vm: &mut VirtualMachine, role: Role, found: Next) -> Result<(), Fa
         Next::Look(looked) => format!("{} leads no further", shown(&looked)),
     };
     let fault = Fault::new(at, FaultCode::NotFound, format!("the {} cannot be inferred: {problem}", role.field()));
-    Err(printable(fault.instead("write `name`, or label the volume's claim")))
+    Err(printable(fault.instead("write `name`, or label the volume's claim or snapshot")))
 }
 
 fn shown(looked: &Look) -> String {
@@ -202,7 +221,7 @@ fn labelled(object: &Value, role: Role) -> Option<Next> {
 
 /// By the specification of a DataVolume.
 fn of_data_volume(spec: &Value, namespace: &str) -> Next {
-    if let Some(next) = claim_of(&spec["source"]["pvc"], namespace) {
+    if let Some(next) = copied(&spec["source"], namespace) {
         return next;
     }
     let reference = &spec["sourceRef"];
@@ -213,13 +232,15 @@ fn of_data_volume(spec: &Value, namespace: &str) -> Next {
             look(Source::DataSource, namespace, name)
         }
         (Some(kind), _) => ignorable(format!("the DataVolume is filled from a {kind}, which has no labels for it")),
-        (None, _) => ignorable("the DataVolume copies no claim, and has no labels for it".to_owned()),
+        (None, _) => ignorable("the DataVolume copies neither claim nor snapshot, and has no labels for it".to_owned()),
     }
 }
 
-/// The claim that is copied; one without a namespace is of the same as what names it.
-fn claim_of(source: &Value, namespace: &str) -> Option<Next> {
-    let name = source["name"].as_str()?;
-    let namespace = source["namespace"].as_str().filter(|own| !own.is_empty()).unwrap_or(namespace);
-    Some(look(Source::Claim, namespace, name))
+/// The claim or the snapshot that is copied; one without a namespace is of the same as what names it.
+fn copied(sources: &Value, namespace: &str) -> Option<Next> {
+    [("pvc", Source::Claim), ("snapshot", Source::Snapshot)].into_iter().find_map(|(field, kind)| {
+        let source = &sources[field];
+        let own = source["namespace"].as_str().filter(|own| !own.is_empty());
+        Some(look(kind, own.unwrap_or(namespace), source["name"].as_str()?))
+    })
 }

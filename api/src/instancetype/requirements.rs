@@ -14,10 +14,15 @@ pub(super) fn unmet(sizing: &Sizing, spec: &VirtualMachineInstanceSpec, at: &Fie
     faults.into_iter().flatten().map(|lack| lack.fault(at)).collect()
 }
 
+/// KubeVirt's text, by which its clients recognise the refusal.
+const FAILURE: &str = "failure checking preference requirements";
+
 /// What is missing, and where.
 struct Lack {
     /// Below `spec` of the machine's template; empty: it is the instancetype that has too little.
     places: Vec<&'static str>,
+    /// KubeVirt's text for it, which ends in `: `; empty for what it has none for.
+    what: &'static str,
     message: String,
     instead: String,
 }
@@ -27,7 +32,7 @@ impl Lack {
         let of_instancetype = FieldPath::from("spec.instancetype");
         let spellings: Vec<String> = self.places.iter().map(|place| at.child(place).to_string()).collect();
         let path = self.places.first().map_or(of_instancetype, |place| at.child(place));
-        let message = format!("the preference requires {}", self.message);
+        let message = format!("{FAILURE}: {}the preference requires {}", self.what, self.message);
         let fault = Fault::new(path, FaultCode::NotFound, message).instead(self.instead);
         if spellings.len() > 1 { fault.field(spellings.join(", ")) } else { fault }
     }
@@ -39,11 +44,11 @@ fn cpu(
     preference: &VirtualMachinePreferenceSpec,
     spec: &VirtualMachineInstanceSpec,
 ) -> Option<Lack> {
-    let least = required.cpu.as_ref()?.guest;
+    let (least, what) = (required.cpu.as_ref()?.guest, "insufficient CPU resources: ");
     if let Some(size) = &sizing.instancetype {
         let message = format!("{least} vCPUs, and the instancetype has {}", size.cpu.guest);
         let instead = "name a larger instancetype, or another preference".to_owned();
-        return (size.cpu.guest < least).then_some(Lack { places: Vec::new(), message, instead });
+        return (size.cpu.guest < least).then_some(Lack { places: Vec::new(), what, message, instead });
     }
     let nothing = CPU::default();
     let cpu = spec.domain.cpu.as_ref().unwrap_or(&nothing);
@@ -51,7 +56,7 @@ fn cpu(
     let (count, places) = (counted.count, counted.places);
     let instead = format!("write {least} or more as {}, or name an instancetype", places.join(" × "));
     let message = format!("{least} vCPUs, and the machine has {count}");
-    (count < least).then_some(Lack { places, message, instead })
+    (count < least).then_some(Lack { places, what, message, instead })
 }
 
 /// vCPUs as far as the topology of a preference counts them.
@@ -94,7 +99,7 @@ fn memory(required: &PreferenceRequirements, sizing: &Sizing, spec: &VirtualMach
     };
     let message = format!("{least} of memory, and {who} has {guest}");
     let instead = "name a larger instancetype, or another preference".to_owned();
-    Some(Lack { places, message, instead })
+    Some(Lack { places, what: "insufficient Memory resources: ", message, instead })
 }
 
 fn architecture(required: &PreferenceRequirements, spec: &VirtualMachineInstanceSpec) -> Option<Lack> {
@@ -102,5 +107,5 @@ fn architecture(required: &PreferenceRequirements, spec: &VirtualMachineInstance
     let own = non_empty(&spec.architecture).unwrap_or_default();
     let message = format!("the architecture {wanted}, and the machine has `{own}`");
     let instead = format!("write `{wanted}`, or name another preference");
-    (own != wanted).then(|| Lack { places: vec!["architecture"], message, instead })
+    (own != wanted).then(|| Lack { places: vec!["architecture"], what: "", message, instead })
 }

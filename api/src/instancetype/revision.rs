@@ -56,6 +56,13 @@ pub fn kind(role: Role, data: &Value) -> Option<Kind> {
     (Role::of_kind(kind) == Some(role)).then_some(kind)
 }
 
+/// Whether a name is one that a new copy could have. Earlier releases of KubeVirt left the version out of it, and the labels out of the
+/// copy: that is noticed without reading it.
+#[must_use]
+pub fn is_named_as_now(name: &str) -> bool {
+    name.contains(&format!("-{STORED_VERSION}-"))
+}
+
 /// Whether a copy is written as a new one would be. Earlier releases of KubeVirt left the labels out; such a copy is made again.
 #[must_use]
 pub fn is_current(labels: Option<&BTreeMap<String, String>>) -> bool {

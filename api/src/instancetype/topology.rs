@@ -127,7 +127,8 @@ pub(super) fn indivisible(size: &CPUInstancetype, preference: Option<&VirtualMac
 /// Sets the topology of so many vCPUs.
 pub(super) fn lay_out(vcpus: u32, preference: Option<&VirtualMachinePreferenceSpec>, cpu: &mut CPU) {
     (cpu.sockets, cpu.cores, cpu.threads) = (Some(1), Some(1), Some(1));
-    if vcpus == 1 {
+    // None counts as one, as everywhere.
+    if vcpus <= 1 {
         return;
     }
     match Topology::of(preference) {

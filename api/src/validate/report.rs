@@ -1,6 +1,6 @@
 //! Where rules put what they find, and the short names by which they make a [`Fault`].
 
-use crate::fault::{Fault, FaultCode, FieldPath};
+use crate::fault::{Fault, FaultCode, FieldPath, SentText};
 
 /// What the rules found so far. Nothing is ever taken back, so every rule is applied, also after another has refused.
 #[derive(Default)]
@@ -21,6 +21,11 @@ impl Report {
         }
     }
 
+    /// Whether nothing was found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.faults.is_empty()
+    }
+
     /// Everything found, in the order in which it was found.
     pub(crate) fn into_faults(self) -> Vec<Fault> {
         self.faults
@@ -35,6 +40,11 @@ pub(crate) fn printable(mut fault: Fault) -> Fault {
     fault.path = FieldPath::from(shown(fault.path.as_str()));
     fault.message = shown(&fault.message);
     fault.instead = fault.instead.as_deref().map(shown);
+    fault.sent = fault.sent.map(|sent| match sent {
+        SentText::Conflict => SentText::Conflict,
+        SentText::NoVolume { name } => SentText::NoVolume { name: shown(&name) },
+        SentText::NoObject { resource, name } => SentText::NoObject { resource, name: shown(&name) },
+    });
     fault
 }
 

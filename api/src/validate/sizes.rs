@@ -1,5 +1,7 @@
 //! Instancetypes and preferences.
 
+use serde_json::Value;
+
 use super::admit::{Admission, Object, of_instance};
 use super::metadata;
 use super::report::{Report, invalid, printable, required, unsupported};
@@ -15,14 +17,21 @@ use crate::v1::VirtualMachine;
 
 /// Threads of each core, where vCPUs are spread across cores and threads.
 const THREADS: u32 = 2;
+/// What to write as `cpu.guest`.
+const A_NUMBER: &str = "write 1 or more";
+/// What to write as `memory.guest`.
+const AN_AMOUNT: &str = "write an amount such as `2Gi`";
 
-/// Judges an instancetype.
-pub(super) fn instancetype(object: VirtualMachineInstancetype, config: &ClusterConfig) -> Admission {
+/// Judges an instancetype; `written` is its specification as the manifest has it.
+pub(super) fn instancetype(object: VirtualMachineInstancetype, written: &Value, config: &ClusterConfig) -> Admission {
     let mut report = Report::default();
+    let at = FieldPath::from("spec");
     metadata::name(&object.metadata, &mut report);
-    size(&object.spec, &FieldPath::from("spec"), &mut report);
+    left_out(written, &at, &mut report);
+    size(&object.spec, &at, &mut report);
     let sizing = Sizing { instancetype: Some(object.spec.clone()), ..Sizing::default() };
-    let warnings = refused_in_machines(&sizing, config);
+    let mut warnings = if report.is_empty() { nothing(&object.spec, &at) } else { Vec::new() };
+    warnings.extend(refused_in_machines(&sizing, config));
     let faults = report.into_faults();
     let object = faults.is_empty().then(|| Object::Instancetype(Box::new(object)));
     Admission { faults, warnings, object }
@@ -42,13 +51,28 @@ pub(super) fn preference(object: VirtualMachinePreference, config: &ClusterConfi
     Admission { faults, warnings, object }
 }
 
-fn size(spec: &VirtualMachineInstancetypeSpec, at: &FieldPath, report: &mut Report) {
-    if spec.cpu.guest == 0 {
-        report.push(required(at.child("cpu.guest"), "a machine has at least one vCPU").instead("write 1 or more"));
+/// What has to be written, if only as 0: clients of KubeVirt always write both.
+fn left_out(written: &Value, at: &FieldPath, report: &mut Report) {
+    if written["cpu"]["guest"].is_null() {
+        report.push(required(at.child("cpu.guest"), "a machine has at least one vCPU").instead(A_NUMBER));
     }
-    if !spec.memory.guest.is_positive() {
-        report
-            .push(required(at.child("memory.guest"), "a machine has memory").instead("write an amount such as `2Gi`"));
+    if written["memory"]["guest"].is_null() {
+        report.push(required(at.child("memory.guest"), "a machine has memory").instead(AN_AMOUNT));
+    }
+}
+
+/// What KubeVirt takes, although it gives machines nothing.
+fn nothing(spec: &VirtualMachineInstancetypeSpec, at: &FieldPath) -> Vec<Fault> {
+    let vcpus = required(at.child("cpu.guest"), "no vCPU counts as one").instead(A_NUMBER);
+    let memory = required(at.child("memory.guest"), "a machine that names it has no memory, and cannot be started");
+    let found = [(spec.cpu.guest == 0, vcpus), (spec.memory.guest.is_zero(), memory.instead(AN_AMOUNT))];
+    found.into_iter().filter(|(is_nothing, _)| *is_nothing).map(|(_, fault)| fault).collect()
+}
+
+fn size(spec: &VirtualMachineInstancetypeSpec, at: &FieldPath, report: &mut Report) {
+    if spec.memory.guest.is_negative() {
+        let message = format!("`{}` is negative", spec.memory.guest);
+        report.push(invalid(at.child("memory.guest"), message).instead(AN_AMOUNT));
     }
     let at = at.child("memory.overcommitPercent");
     let percent = spec.memory.overcommit_percent.unwrap_or(0);
@@ -145,7 +169,8 @@ mod tests {
         assert_eq!((admission.faults, admission.warnings), (vec![], vec![]));
         assert!(matches!(admission.object, Some(Object::Instancetype(_))));
         refused(KIND, size(json!({}), memory.clone()), "spec.cpu.guest", "at least one vCPU");
-        refused(KIND, size(cpu.clone(), json!({})), "spec.memory.guest", "guest");
+        refused(KIND, size(cpu.clone(), json!({})), "spec.memory.guest", "a machine has memory");
+        refused(KIND, size(cpu.clone(), json!({"guest": "-1Gi"})), "spec.memory.guest", "is negative");
         refused(
             KIND,
             size(json!({"guest": 1, "dedicatedCpuPlacement": true}), memory),
@@ -158,6 +183,16 @@ mod tests {
         }
         let memory = json!({"guest": "1Gi", "overcommitPercent": 15, "hugepages": {"pageSize": "2Mi"}});
         refused(KIND, size(cpu, memory), "spec.memory.overcommitPercent", "memory.hugepages");
+    }
+
+    #[test]
+    fn nothing_is_taken_as_in_kubevirt_and_warned_of() {
+        let spec = json!({"cpu": {"guest": 0}, "memory": {"guest": "0"}});
+        let admission = judged("VirtualMachineInstancetype", spec);
+        assert_eq!(admission.faults, []);
+        assert!(matches!(admission.object, Some(Object::Instancetype(_))));
+        let paths: Vec<&str> = admission.warnings.iter().map(|fault| fault.path.as_str()).collect();
+        assert_eq!(paths, ["spec.cpu.guest", "spec.memory.guest"], "{:?}", admission.warnings);
     }
 
     #[test]

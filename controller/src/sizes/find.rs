@@ -2,7 +2,7 @@
 
 use garboard_api::instancetype::{GROUP, Matcher, Role, STORED_VERSION, Sizing, revision};
 use garboard_api::v1::VirtualMachine;
-use garboard_api::{DnsSubdomain, Fault, FaultCode, Kind};
+use garboard_api::{DnsSubdomain, Fault, FaultCode, Kind, SentText};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use kube::core::{ApiResource, DynamicObject};
@@ -60,9 +60,9 @@ async fn one(client: &Client, vm: &VirtualMachine, matcher: &Matcher<'_>) -> kub
         Ok(kind) => kind,
         Err(fault) => return Ok(Err(fault)),
     };
-    let absent = || missing(matcher, &format!("{} does not exist", matcher.shown()));
+    let absent = missing(matcher, &format!("{} does not exist", matcher.shown()));
     if matcher.name.parse::<DnsSubdomain>().is_err() {
-        return Ok(Err(absent()));
+        return Ok(Err(absent));
     }
     let resource = resource(kind);
     let objects: Api<DynamicObject> = if kind.is_of_cluster() {
@@ -70,9 +70,13 @@ async fn one(client: &Client, vm: &VirtualMachine, matcher: &Matcher<'_>) -> kub
     } else {
         Api::namespaced_with(client.clone(), namespace, &resource)
     };
-    let found = objects.get_opt(matcher.name).await?;
-    let object = found.map(|object| serde_json::to_value(object).unwrap_or_default());
-    Ok(object.map(|object| Found { role: matcher.role, kind, object, copy: None }).ok_or_else(absent))
+    let Some(found) = objects.get_opt(matcher.name).await? else {
+        // As the API server itself says it.
+        let resource = format!("{}.{}", resource.plural, resource.group);
+        return Ok(Err(absent.sent(SentText::NoObject { resource, name: matcher.name.to_owned() })));
+    };
+    let object = serde_json::to_value(found).unwrap_or_default();
+    Ok(Ok(Found { role: matcher.role, kind, object, copy: None }))
 }
 
 async fn copied(

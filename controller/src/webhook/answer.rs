@@ -10,11 +10,11 @@ use kube::core::response::{StatusCause, StatusDetails};
 const UNPROCESSABLE: u16 = 422;
 const FORBIDDEN: u16 = 403;
 
-/// A refusal with its causes: code 422, reason `Invalid`.
+/// A refusal with its causes: code 422, reason `Invalid`. What KubeVirt's clients compare has its text, and ours is a warning beside it.
 pub(super) fn refuse(response: AdmissionResponse, faults: &[Fault]) -> AdmissionResponse {
     let causes = faults.iter().take(MOST_LISTED).map(|fault| StatusCause {
         reason: fault.code.reason().to_owned(),
-        message: cause(fault),
+        message: fault.sent_text().unwrap_or_else(|| cause(fault)),
         field: fault.field.clone(),
     });
     let details = StatusDetails {
@@ -25,10 +25,10 @@ pub(super) fn refuse(response: AdmissionResponse, faults: &[Fault]) -> Admission
         causes: causes.collect(),
         retry_after_seconds: 0,
     };
-    let status = Status::failure(&in_one_line(faults, ToString::to_string), "Invalid")
-        .with_code(UNPROCESSABLE)
-        .with_details(details);
-    denied(response, status)
+    let text = |fault: &Fault| fault.sent_text().unwrap_or_else(|| fault.to_string());
+    let status = Status::failure(&in_one_line(faults, text), "Invalid").with_code(UNPROCESSABLE).with_details(details);
+    let explained: Vec<Fault> = faults.iter().filter(|fault| fault.sent.is_some()).cloned().collect();
+    warn(denied(response, status), &explained)
 }
 
 /// A refusal for who asks, not for what is asked.
@@ -52,16 +52,17 @@ pub(super) fn denied(mut response: AdmissionResponse, status: Status) -> Admissi
     response
 }
 
-/// Warnings that `kubectl` shows. The API server cuts them at 256 characters each, and all at 4096.
+/// Adds warnings, which `kubectl` shows beside a refusal, too. The API server cuts them at 256 characters each, and all at 4096.
 pub(super) fn warn(mut response: AdmissionResponse, warnings: &[Fault]) -> AdmissionResponse {
-    let texts: Vec<String> = warnings.iter().take(MOST_LISTED).map(ToString::to_string).collect();
-    response.warnings = Some(texts).filter(|texts| !texts.is_empty());
+    let texts = warnings.iter().take(MOST_LISTED).map(ToString::to_string);
+    let all: Vec<String> = response.warnings.take().unwrap_or_default().into_iter().chain(texts).collect();
+    response.warnings = Some(all).filter(|all| !all.is_empty());
     response
 }
 
 #[cfg(test)]
 mod tests {
-    use garboard_api::{FaultCode, FieldPath};
+    use garboard_api::{FaultCode, FieldPath, SentText};
 
     use super::*;
 
@@ -87,5 +88,19 @@ mod tests {
         let response = refuse(AdmissionResponse::invalid(""), &faults);
         assert_eq!((response.result.code, response.result.reason.as_str()), (422, "Invalid"));
         assert_eq!(response.result.details.map(|details| details.causes.len()), Some(10));
+    }
+
+    #[test]
+    fn what_clients_compare_is_sent_as_kubevirts_text_with_ours_beside_it() {
+        let at = |path: &str| Fault::new(FieldPath::from(path), FaultCode::Invalid, "no").instead("write 1");
+        let known = warn(AdmissionResponse::invalid(""), &[at("spec.w")]);
+        let response = refuse(known, &[at("spec.x").sent(SentText::Conflict), at("spec.y")]);
+        let sent = "VM field(s) spec.x conflicts with selected instance type";
+        assert_eq!(response.result.message, format!("{sent}, spec.y: no; write 1"));
+        let causes = response.result.details.map(|details| details.causes).unwrap_or_default();
+        let shown: Vec<(&str, &str)> =
+            causes.iter().map(|cause| (cause.field.as_str(), cause.message.as_str())).collect();
+        assert_eq!(shown, [("spec.x", sent), ("spec.y", "no; write 1")]);
+        assert_eq!(response.warnings.unwrap_or_default(), ["spec.w: no; write 1", "spec.x: no; write 1"]);
     }
 }

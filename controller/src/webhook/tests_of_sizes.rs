@@ -142,6 +142,24 @@ fn pool_of(vm: &Value) -> Value {
 }
 
 #[test]
+fn a_pool_with_a_disk_without_a_volume_is_refused_by_the_webhook_of_kubevirts_name() {
+    let mut pool = pool_of(&machine());
+    let devices = "/spec/virtualMachineTemplate/spec/template/spec/domain/devices";
+    pool.pointer_mut(devices).unwrap()["disks"] = json!([{"name": "testdisk"}]);
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    let before = ask_sized(|request, context| mutate(request, context, now), ("me", &pool, None), &Sizes::default());
+    assert!(before.allowed && before.patch.is_none(), "{}", before.result.message);
+    let response = ask_sized(validate, ("me", &pool, None), &Sizes::default());
+    let place = "spec.virtualMachineTemplate.spec.template.spec.domain.devices.disks[0]";
+    assert_eq!(response.result.message, format!("{place}.Name 'testdisk' not found"));
+    let warnings = response.warnings.unwrap_or_default();
+    assert!(warnings.iter().any(|text| text.starts_with(&format!("{place}.name: no volume"))), "{warnings:?}");
+    pool["spec"]["replicas"] = json!(-1);
+    let both = ask_sized(|request, context| mutate(request, context, now), ("me", &pool, None), &Sizes::default());
+    assert!(!both.allowed && both.result.message.contains("spec.replicas"), "{}", both.result.message);
+}
+
+#[test]
 fn a_pool_is_taken_with_the_names_of_its_machines_and_each_machine_gets_what_they_mean() {
     for matcher in [json!({"name": "u1.small"}), json!({"inferFromVolume": "root"})] {
         let pool = pool_of(&sized(json!({ "instancetype": matcher })));

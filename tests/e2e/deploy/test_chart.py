@@ -194,6 +194,48 @@ def test_settings_are_a_kubevirt_object(tmp_path: pathlib.Path) -> None:
         assert [each.partition("-")[2] for each in changed] == ["kubevirts.kubevirt.io"]
 
 
+def common(found: list[Object]) -> list[Object]:
+    """Instancetypes and preferences, without what says who manages them."""
+    chosen = [each for each in found if each["apiVersion"].startswith("instancetype.kubevirt.io/")]
+    for each in chosen:
+        assert each["metadata"]["labels"].pop("app.kubernetes.io/managed-by") == "Helm", each
+    return chosen
+
+
+def deployment(**fields: bool) -> Object:
+    """Settings of whether there are common instancetypes."""
+    return {"spec": {"configuration": {"commonInstancetypesDeployment": fields}}}
+
+
+@pytest.mark.parametrize(
+    "values,are_there",
+    [
+        ({}, False),
+        ({"commonInstancetypes": {"enabled": True}}, True),
+        ({"kubevirt": deployment(enabled=True)}, True),
+        ({"kubevirt": deployment()}, True),
+        ({"kubevirt": deployment(enabled=False)}, False),
+    ],
+    ids=["by itself", "value", "settings", "settings that leave it open", "settings against it"],
+)
+def test_common_instancetypes_are_there_where_value_or_settings_want_them(
+    tmp_path: pathlib.Path, values: Object, are_there: bool
+) -> None:
+    file = objects((REPOSITORY / "deploy/common-instancetypes.yaml").read_text())
+    found = rendered("--values", str(written(tmp_path, values)))
+    assert differences(common(found), file if are_there else []) == []
+    # Their creation is not judged, because no webhook answers yet.
+    webhooks = by_name(found)["ValidatingWebhookConfiguration /garboard"]["webhooks"]
+    of_sizes = next(each for each in webhooks if each["name"] == "validate-sizes.instancetype.kubevirt.io")
+    assert len(of_sizes["matchConditions"]) == (2 if are_there else 1)
+
+
+def test_a_value_that_contradicts_the_settings_is_refused(tmp_path: pathlib.Path) -> None:
+    values = {"commonInstancetypes": {"enabled": True}, "kubevirt": deployment(enabled=False)}
+    done = call("template", "garboard", str(CHART), "--values", str(written(tmp_path, values)))
+    assert done.returncode != 0 and "set both alike" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize(
     "values,refused",
     [
@@ -212,6 +254,7 @@ def test_settings_are_a_kubevirt_object(tmp_path: pathlib.Path) -> None:
         ({"node": {"tolerations": [{"effect": "Sometimes"}]}}, "/node/tolerations/0/effect"),
         ({"node": {"resources": {"limit": {}}}}, "limit"),
         ({"kubevirt": {"spec": []}}, "kubevirt"),
+        ({"commonInstancetypes": {"enabled": "yes"}}, "/commonInstancetypes/enabled"),
     ],
     ids=lambda value: value.strip("/").replace("/", "-") if isinstance(value, str) else "",
 )

@@ -61,14 +61,33 @@ def releases() -> Iterator[Releases]:
 
 @pytest.fixture(scope="module")
 def installed(releases: Releases) -> str:
-    """What Helm prints of the first release, which has settings."""
-    return releases.put("install", kubevirt={"spec": SETTINGS})
+    """What Helm prints of the first release, which has settings and the common instancetypes."""
+    return releases.put("install", kubevirt={"spec": SETTINGS}, commonInstancetypes={"enabled": True})
 
 
 def test_the_notes_say_what_is_left_to_do(installed: str) -> None:
     assert f"kubectl label namespace {NAMESPACE} pod-security.kubernetes.io/enforce=privileged" in installed
     assert "load them on every node" in installed
     assert f"garboard cluster status --garboard-namespace {NAMESPACE}" in installed
+
+
+def test_common_instancetypes_are_made_while_no_webhook_answers_and_go_again(
+    releases: Releases, installed: str
+) -> None:
+    kinds = "virtualmachineclusterinstancetypes,virtualmachineclusterpreferences"
+    names = releases.server.kubectl("get", kinds, "-o", "name").split()
+    assert len(names) > 100, names
+    mine = {
+        "apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineClusterInstancetype",
+        "metadata": {"name": "mine"},
+        "spec": {"cpu": {"guest": 1}, "memory": {"guest": "64Mi"}},
+    }
+    # All others are judged.
+    with pytest.raises(Failure, match="failed calling webhook"):
+        releases.server.apply(mine)
+    releases.put("upgrade", kubevirt={"spec": SETTINGS})
+    assert releases.server.kubectl("get", kinds, "-o", "name") == ""
 
 
 def test_settings_are_made_while_no_webhook_answers(releases: Releases, installed: str) -> None:

@@ -48,7 +48,9 @@ fn a_volume_names_what_is_behind_it() {
     let refers = json!({"spec": {"sourceRef": {"kind": "DataSource", "name": "s", "namespace": "images"}}});
     let template = |spec: &Value| json!([{"metadata": {"name": "d"}, "spec": spec["spec"]}]);
     let of_source = json!({"spec": {"source": {"pvc": {"name": "c", "namespace": "images"}}}});
+    let snapped = json!({"spec": {"source": {"snapshot": {"name": "c", "namespace": "images"}}}});
     let (in_shop, in_images) = ("PersistentVolumeClaim shop/c", "PersistentVolumeClaim images/c");
+    let snapshot = "VolumeSnapshot images/c";
     let (volume, source) = ("DataVolume shop/d", "DataSource images/s");
     let none = json!([]);
     let table = [
@@ -60,6 +62,9 @@ fn a_volume_names_what_is_behind_it() {
         (&data, template(&copies), vec![(in_images, labels())]),
         (&data, template(&refers), vec![(source, labels())]),
         (&data, template(&refers), vec![(source, of_source), (in_images, labels())]),
+        (&data, none.clone(), vec![(volume, snapped.clone()), (snapshot, labels())]),
+        (&data, template(&snapped), vec![(snapshot, labels())]),
+        (&data, template(&refers), vec![(source, snapped), (snapshot, labels())]),
     ];
     for (volume, templates, world) in table {
         let vm = inferring(volume.clone(), None, templates);
@@ -84,14 +89,17 @@ fn what_names_nothing_is_ignored_or_refused_as_the_policy_has_it() {
     let data = json!({"dataVolume": {"name": "d"}});
     let http = json!({"spec": {"source": {"http": {"url": "http://x.example"}}}});
     let other = json!({"spec": {"sourceRef": {"kind": "Other", "name": "s"}}});
+    let snapped = json!({"spec": {"source": {"snapshot": {"name": "s"}}}});
     type Row<'a> = (&'a Value, Vec<(&'a str, Value)>, bool);
-    let table: [Row<'_>; 6] = [
+    let table: [Row<'_>; 8] = [
         (&disk, vec![], true),
-        (&claim, vec![("PersistentVolumeClaim shop/c", bare)], true),
+        (&claim, vec![("PersistentVolumeClaim shop/c", bare.clone())], true),
         (&claim, vec![], false),
         (&data, vec![], false),
         (&data, vec![("DataVolume shop/d", http)], true),
         (&data, vec![("DataVolume shop/d", other)], true),
+        (&data, vec![("DataVolume shop/d", snapped.clone()), ("VolumeSnapshot shop/s", bare)], true),
+        (&data, vec![("DataVolume shop/d", snapped)], false),
     ];
     for (volume, world, is_ignorable) in table {
         for policy in [None, Some("Reject"), Some("Ignore")] {
@@ -127,4 +135,20 @@ fn what_is_inferred_takes_the_place_of_the_volume() {
     assert!(infer::is_due(&both, Role::Instancetype).is_none(), "the rules refuse it");
     let look = Look { source: Source::Claim, namespace: "n".to_owned(), name: "c".to_owned() };
     assert!(matches!(infer::follow(&look, None, Role::Preference, "n"), Next::Nothing(_)));
+}
+
+#[test]
+fn a_kind_that_the_cluster_does_not_have_is_named() {
+    let look = |source: Source| Look { source, namespace: "images".to_owned(), name: "s".to_owned() };
+    for (source, lacking) in
+        [(Source::Snapshot, "volumesnapshots.snapshot.storage.k8s.io"), (Source::DataSource, "Data Importer")]
+    {
+        let Next::Nothing(problem) = infer::unserved(&look(source), Role::Preference, "shop") else {
+            panic!("{source:?} leads on")
+        };
+        assert!(!problem.is_ignorable && problem.message.contains(lacking), "{}", problem.message);
+        assert!(problem.message.contains(&format!("{} images/s", source.kind())), "{}", problem.message);
+    }
+    let next = infer::unserved(&look(Source::DataVolume), Role::Preference, "shop");
+    assert_eq!(next, Next::Look(look(Source::Claim)), "one that was filled before the importer went");
 }

@@ -106,10 +106,25 @@ fn what_an_instancetype_has_is_in_the_template() {
 
 #[test]
 fn memory_that_is_overcommitted_is_requested_less() {
-    let sizing = sizing(size(json!({"memory": {"overcommitPercent": 25}})), Value::Null);
-    let spec = template(json!({"domain": {"devices": {}}}), &sizing);
-    assert_eq!(spec["domain"]["resources"]["requests"]["memory"], "1536Mi");
-    assert_eq!(spec["domain"]["memory"]["guest"], "2Gi");
+    // The third is what single precision makes of it; whole numbers would give 114085068.
+    for (guest, percent, requested) in
+        [("2Gi", 25, "1536Mi"), ("2Gi", 50, "1Gi"), ("128Mi", 15, "114085072"), ("2Gi", 100, "0")]
+    {
+        let memory = json!({"memory": {"guest": guest, "overcommitPercent": percent}});
+        let spec = template(json!({"domain": {"devices": {}}}), &sizing(size(memory), Value::Null));
+        assert_eq!(spec["domain"]["resources"]["requests"]["memory"], requested, "{guest} {percent}");
+        assert_eq!(spec["domain"]["memory"]["guest"], guest);
+    }
+}
+
+#[test]
+fn an_instancetype_without_memory_or_vcpus_gives_none_and_one() {
+    let none = sizing(json!({"cpu": {"guest": 0}, "memory": {"guest": "0"}}), Value::Null);
+    let spec = template(json!({"domain": {"devices": {}}}), &none);
+    assert_eq!(spec["domain"]["cpu"], json!({"sockets": 1, "cores": 1, "threads": 1}));
+    assert_eq!(spec["domain"]["memory"], json!({}));
+    let faults = refused(json!({"domain": {"memory": {"guest": "1Gi"}}}), &none);
+    assert_eq!(faults[0].path.as_str(), "spec.template.spec.domain.memory.guest", "a conflict all the same");
 }
 
 #[test]
@@ -243,6 +258,8 @@ fn what_both_set_is_a_conflict_that_names_both_places() {
         assert_eq!(faults[0].path.as_str(), path);
         assert_eq!(faults[0].field, path.replace("dedicatedCpu", "dedicatedCPU"), "as KubeVirt spells it");
         assert!(faults[0].message.contains(&format!("`{source}`")), "{spec}: {}", faults[0]);
+        let sent = format!("VM field(s) {} conflicts with selected instance type", faults[0].field);
+        assert_eq!(faults[0].sent_text(), Some(sent));
     }
 }
 
@@ -318,6 +335,11 @@ fn requirements_of_a_preference() {
         let faults = refused(spec.clone(), &sizing(instancetype, preference.clone()));
         assert_eq!(faults[0].path.as_str(), path, "{spec} {preference}");
         assert_eq!(faults[0].code.reason(), "FieldValueNotFound");
+        let text = faults[0].to_string();
+        let what = if path.ends_with("architecture") { "the preference requires" } else { "insufficient " };
+        assert!(text.contains(&format!("failure checking preference requirements: {what}")), "{text}");
+        let is_of_memory = preference["requirements"]["memory"].is_object();
+        assert_eq!(text.contains("insufficient Memory resources"), is_of_memory, "{text}");
     }
     let met = [
         (size(json!({"cpu": {"guest": 3}})), json!({"domain": {"devices": {}}}), needs(json!({}), two())),
@@ -346,7 +368,8 @@ fn an_expanded_machine_names_neither_and_has_its_defaults() {
     assert_eq!((&written["spec"]["instancetype"], &written["spec"]["preference"]), (&Value::Null, &Value::Null));
     assert_eq!(written["status"], json!({}));
     let spec = &written["spec"]["template"]["spec"];
-    assert_eq!((&spec["domain"]["cpu"]["sockets"], &spec["architecture"]), (&json!(2), &json!("amd64")));
+    let cpu = json!({"sockets": 2, "cores": 1, "threads": 1});
+    assert_eq!((&spec["domain"]["cpu"], &spec["architecture"]), (&cpu, &json!("amd64")), "no more than KubeVirt's");
     assert_eq!(spec["domain"]["devices"]["interfaces"][0]["model"], "some-card");
     assert_eq!(spec["domain"]["firmware"]["uuid"], Value::Null, "it is not made up here");
 }
@@ -425,6 +448,7 @@ fn a_revision_has_the_name_labels_and_content_of_kubevirts() {
     assert_eq!(revision::kind(Role::Instancetype, &made.data), Some(Kind::VirtualMachineClusterInstancetype));
     assert_eq!(revision::kind(Role::Preference, &made.data), None);
     assert!(revision::is_current(Some(&made.labels)) && !revision::is_current(None));
+    assert!(revision::is_named_as_now(&made.name) && !revision::is_named_as_now("web-u1.small-7f-3"));
     assert_eq!(revision::of("web", Kind::VirtualMachineInstancetype, &json!({"metadata": {"name": "a"}})), None);
 }
 

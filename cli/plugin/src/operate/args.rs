@@ -33,10 +33,11 @@ pub(crate) enum ClusterCommand {
   garboard cluster install --garboard-namespace vms
   garboard cluster install --emulation              # nodes without KVM; slow
   garboard cluster install --dashboard --dashboard-host vms.example.com --dashboard-tls-secret vms-example-com
+  garboard cluster install --common-instancetypes   # u1.small and others, for machines to name
   garboard cluster install --print | kubectl diff -f -
 
 Without --image-registry, images have to be loaded on every node (deploy/images/load) and are never pulled. Registry, pull
-policy, emulation and dashboard stay as an earlier installation has them; tag and digests are those of this version. Installing again is how Garboard is upgraded;
+policy, emulation, dashboard and common instancetypes stay as an earlier installation has them; tag and digests are those of this version. Installing again is how Garboard is upgraded;
 machines that run go on.")]
 pub(crate) struct InstallArgs {
     /// The registry that has garboard/controller, garboard/node and garboard/launcher.
@@ -72,6 +73,10 @@ pub(crate) struct InstallArgs {
     /// The Secret with tls.crt and tls.key for these names; empty: a certificate that the controller makes.
     #[arg(long, value_name = "SECRET")]
     pub(crate) dashboard_tls_secret: Option<String>,
+    /// Install the common instancetypes and preferences too, unless a KubeVirt object decides it; =false removes those that an
+    /// installation has made.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) common_instancetypes: Option<bool>,
     /// Take over fields that another field manager has written.
     #[arg(long)]
     pub(crate) force_conflicts: bool,

@@ -27,7 +27,7 @@ impl EmulationSetting {
     /// What counts, from the controller's deployments and the KubeVirt objects of the installation's namespace, of which the
     /// oldest decides. Pure.
     pub(crate) fn of(controllers: &[Value], objects: &[Value]) -> Self {
-        let Some(object) = objects.iter().min_by_key(|object| seniority(&metadata(object))) else {
+        let Some(object) = oldest(objects) else {
             return Self { allowed: controllers.iter().any(emulates), object: None };
         };
         let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
@@ -56,6 +56,11 @@ impl EmulationSetting {
             )
         })
     }
+}
+
+/// The KubeVirt object that counts.
+pub(super) fn oldest(objects: &[Value]) -> Option<&Value> {
+    objects.iter().min_by_key(|object| seniority(&metadata(object)))
 }
 
 fn metadata(object: &Value) -> ObjectMeta {

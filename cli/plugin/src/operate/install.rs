@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::args::InstallArgs;
+use super::catalogue::Catalogue;
 use super::emulation::{EmulationSetting, kubevirts};
 use super::gather::gather;
 use super::manifest::{self, DashboardOptions, InstallOptions, NEVER, Object, PART_OF, REGISTRY, VERSION};
@@ -26,7 +27,11 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
     if args.print {
         let dashboard = chosen_dashboard(args, None);
         let choice = InstallOptions { namespace: kubectl.garboard().to_owned(), dashboard, ..choose(args, &[]) };
-        out!("{}", manifest::text(manifest::objects(&choice)?.iter()))?;
+        let mut objects = manifest::objects(&choice)?;
+        if args.common_instancetypes == Some(true) {
+            objects.extend(manifest::catalogue()?);
+        }
+        out!("{}", manifest::text(objects.iter()))?;
         return Ok(exit::OK);
     }
     let version = check_version(kubectl)?;
@@ -44,10 +49,15 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
     }
     check_foreign(kubectl, &plain)?;
     let present = kubectl.within_garboard().get(&["deployment", CONTROLLER]).map_err(failed)?;
-    let setting = EmulationSetting::of(&present, &kubevirts(kubectl).map_err(failed)?);
-    if let Some(problem) = setting.problem(args.emulation) {
+    let settings = kubevirts(kubectl).map_err(failed)?;
+    let setting = EmulationSetting::of(&present, &settings);
+    let catalogue = Catalogue::look(kubectl, &settings).map_err(failed)?;
+    let common = args.common_instancetypes;
+    if let Some(problem) = setting.problem(args.emulation).or_else(|| catalogue.problem(common)) {
         return Err(exit_error(REFUSED, problem));
     }
+    let sizes = if catalogue.is_wanted(common) { manifest::catalogue()? } else { Vec::new() };
+    check_rights(kubectl, &sizes, "patch")?;
     check_elsewhere(kubectl)?;
     let choice = InstallOptions { namespace: namespace.clone(), dashboard, ..choose(args, &present) };
     let objects = manifest::objects(&choice)?;
@@ -63,6 +73,11 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
         remove_dashboard(kubectl, &choice.namespace)?;
     }
     wait(kubectl, args.timeout)?;
+    // The webhooks judge them: not before these answer.
+    if !sizes.is_empty() {
+        apply(kubectl, &sizes.iter().collect::<Vec<_>>(), args.force_conflicts)?;
+    }
+    catalogue.remove_but(kubectl, &sizes)?;
     outln!("Garboard {VERSION} works; `kubectl garboard cluster status` shows what runs where")?;
     Ok(exit::OK)
 }

@@ -9,6 +9,8 @@ use crate::yaml;
 const ALL: &str = include_str!("../../../../deploy/garboard.yaml");
 /// What an installation may choose to have besides.
 const OPTIONAL: &str = include_str!("../../../../deploy/base/dashboard.yaml");
+/// The common instancetypes and preferences.
+const CATALOGUE: &str = include_str!("../../../../deploy/common-instancetypes.yaml");
 /// The dashboard's option for a name by which browsers reach it.
 const HOST: &str = "--host=";
 /// This version; the images that are installed are of it.
@@ -20,6 +22,9 @@ pub(crate) const REGISTRY: &str = "registry.garboard.dev";
 pub(crate) const NEVER: &str = "Never";
 /// The label that Garboard's definitions have, and KubeVirt's have not.
 pub(crate) const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "garboard");
+
+/// The label of objects that an installation has made beside Garboard, and that are not Garboard itself.
+pub(crate) const MADE_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "garboard");
 
 /// Why the manifest cannot be made; only a mistake in the build brings this about.
 #[derive(Debug, thiserror::Error)]
@@ -153,6 +158,16 @@ pub(crate) fn objects(choice: &InstallOptions) -> Result<Vec<Object>, ManifestEr
 /// Every object of the dashboard in a namespace, to be removed.
 pub(crate) fn of_dashboard(namespace: &str) -> Result<Vec<Object>, ManifestError> {
     read(OPTIONAL, &InstallOptions { namespace: namespace.to_owned(), ..InstallOptions::plain() })
+}
+
+/// Every common instancetype and preference, with the label [`MADE_BY`]: one that a user has applied does without it.
+pub(crate) fn catalogue() -> Result<Vec<Object>, ManifestError> {
+    let (key, value) = MADE_BY;
+    let marked = |object: Object| {
+        let text = object.text.replacen("\n  labels:\n", &format!("\n  labels:\n    {key}: {value}\n"), 1);
+        Object { text, ..object }
+    };
+    Ok(read(CATALOGUE, &InstallOptions::plain())?.into_iter().map(marked).collect())
 }
 
 fn read(manifest: &str, choice: &InstallOptions) -> Result<Vec<Object>, ManifestError> {
@@ -375,6 +390,21 @@ mod tests {
             assert_eq!(DashboardOptions::of(&parsed(&deployment.text).unwrap()), chosen);
         }
         assert_eq!(of_dashboard("vms").unwrap().len(), expected.len());
+    }
+
+    #[test]
+    fn each_object_of_the_catalogue_has_the_label_of_an_installation() {
+        let objects = catalogue().unwrap();
+        assert_eq!(objects.len(), yaml::read(CATALOGUE).unwrap().len());
+        for object in &objects {
+            let labels = &parsed(&object.text).unwrap()["metadata"]["labels"];
+            assert_eq!(labels[MADE_BY.0], MADE_BY.1, "{}", object.text);
+            assert_eq!(labels[PART_OF.0], PART_OF.1, "{}", object.text);
+        }
+        let resources: std::collections::BTreeSet<String> = objects.iter().map(Object::resource).collect();
+        let of_group = |plural: &str| format!("{plural}.instancetype.kubevirt.io");
+        let expected = ["virtualmachineclusterinstancetypes", "virtualmachineclusterpreferences"].map(of_group);
+        assert_eq!(resources, std::collections::BTreeSet::from(expected));
     }
 
     #[test]

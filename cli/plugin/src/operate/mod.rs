@@ -1,6 +1,7 @@
 //! `garboard cluster`: Garboard itself on a cluster, through the user's kubectl.
 
 pub(crate) mod args;
+mod catalogue;
 pub(crate) mod emulation;
 mod gather;
 mod install;

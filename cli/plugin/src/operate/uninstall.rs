@@ -1,5 +1,6 @@
 //! `garboard cluster uninstall`: machines first, while the controller is there to shut them down and to remove their
-//! finalizers; then controller and node agents; then the definitions; last labels of nodes.
+//! finalizers; then controller and node agents; then the definitions; last labels of nodes. Instancetypes and preferences that no
+//! installation has made stay, and with them their definitions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::args::UninstallArgs;
+use super::catalogue::{self, Catalogue};
 use super::gather::gather;
 use super::install::check_rights;
 use super::manifest::{self, DashboardOptions, InstallOptions, Object};
@@ -37,6 +39,7 @@ pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8>
         return Ok(exit::OK);
     }
     check_rights(kubectl, &objects, "delete")?;
+    check_rights(kubectl, &manifest::catalogue()?, "delete")?;
     let machines = machines(kubectl).map_err(failed)?;
     if !machines.is_empty() {
         if !args.and_delete_machines {
@@ -50,10 +53,12 @@ pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8>
         }
         delete_machines(kubectl, &machines, args.timeout)?;
     }
+    Catalogue::look(kubectl, &[]).map_err(failed)?.remove_but(kubectl, &[])?;
+    let left = catalogue::count(kubectl).map_err(failed)?;
     let (definitions, rest): (Vec<&Object>, Vec<&Object>) =
         objects.iter().filter(|object| object.kind != "Namespace").partition(|object| object.is_definition());
     delete(kubectl, &rest, args.timeout)?;
-    delete(kubectl, &definitions, args.timeout)?;
+    delete(kubectl, &without_sizes(&definitions, left), args.timeout)?;
     let namespaces: Vec<&Object> = objects.iter().filter(|object| object.kind == "Namespace").collect();
     delete(kubectl, &namespaces, args.timeout)?;
     // With the namespace the last agent is gone, which would write its labels again.
@@ -61,7 +66,29 @@ pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8>
     outln!(
         "Garboard is removed; claims and their data are left, and /run/garboard-agent on nodes until they start again"
     )?;
+    if left > 0 {
+        outln!("{}", kept(&definitions, left))?;
+    }
     Ok(exit::OK)
+}
+
+/// The definitions that go: those of instancetypes and preferences stay while there are any, because all of a kind go with its definition.
+fn without_sizes<'a>(definitions: &[&'a Object], left: usize) -> Vec<&'a Object> {
+    definitions.iter().copied().filter(|object| left == 0 || !is_of_sizes(object)).collect()
+}
+
+fn is_of_sizes(definition: &Object) -> bool {
+    definition.name.ends_with(&format!(".{}", catalogue::GROUP))
+}
+
+fn kept(definitions: &[&Object], left: usize) -> String {
+    let names = definitions.iter().filter(|object| is_of_sizes(object)).map(|object| object.name.as_str());
+    let names: Vec<&str> = names.collect();
+    format!(
+        "{left} instancetypes and preferences that no installation has made are left, with their definitions; `kubectl delete crd {}` \
+         removes both",
+        names.join(" ")
+    )
 }
 
 /// Every machine, every instance, and every set of either: namespace, resource, name.
@@ -185,6 +212,21 @@ mod tests {
         assert!(text.starts_with("there are machines (tenant/a), "), "{text}");
         let many: Vec<_> = (0..8).map(|number| machine("vm", &format!("m{number}"))).collect();
         assert!(refusal(&many).contains("tenant/m4 and 3 more)"), "{}", refusal(&many));
+    }
+
+    #[test]
+    fn instancetypes_of_users_keep_their_definitions() {
+        let objects = manifest::objects(&InstallOptions::plain()).unwrap();
+        let definitions: Vec<&Object> = objects.iter().filter(|object| object.is_definition()).collect();
+        assert_eq!(without_sizes(&definitions, 0).len(), definitions.len());
+        let gone = without_sizes(&definitions, 3);
+        assert_eq!(gone.len(), definitions.len() - 4);
+        assert!(gone.iter().all(|object| !object.name.contains("instancetype")), "{gone:?}");
+        let text = kept(&definitions, 3);
+        assert!(
+            text.starts_with("3 instancetypes") && text.contains("virtualmachinepreferences.instancetype"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub(in crate::vm) async fn keep(context: &Context, copy: &ControllerRevision) ->
     match found {
         Some(found) if spec(&found) == spec(copy) => Ok(()),
         Some(_) => {
-            let message = format!("the ControllerRevision {name} exists with another content; delete it");
+            // KubeVirt's text, by which its clients recognise the failure.
+            let message = format!("found existing ControllerRevision with unexpected data: {name}; delete it");
             Err(ReconcileError::Refused { message })
         }
         // It has been deleted since.

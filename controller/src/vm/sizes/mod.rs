@@ -108,13 +108,17 @@ fn recorded(vm: &VirtualMachine, role: Role) -> Option<&str> {
     non_empty(&role.status(vm)?.controller_revision_ref.as_ref()?.name)
 }
 
-/// Whether both are looked for: where a start, a comparison or a copy needs them. A machine that runs as it was started needs none.
+/// Whether both are looked for: where a start, a comparison or a copy needs them. A machine that runs as it was started needs none, nor
+/// does one that rests with copies; those of an earlier form are made anew all the same.
 pub(super) fn are_needed(vm: &VirtualMachine, vmi: Option<&VirtualMachineInstance>) -> bool {
     if !names_any(vm) || vm.metadata.deletion_timestamp.is_some() {
         return false;
     }
-    let is_copied =
-        |matcher: Matcher<'_>| matcher.revision(vm).is_some() && matcher.revision(vm) == recorded(vm, matcher.role);
+    let is_copied = |matcher: Matcher<'_>| {
+        let Some(known) = matcher.revision(vm) else { return false };
+        let is_current = !matcher.revision_name.is_empty() || revision::is_named_as_now(known);
+        is_current && recorded(vm, matcher.role) == Some(known)
+    };
     let all_copied = Role::BOTH.into_iter().filter_map(|role| Matcher::of(vm, role)).all(is_copied);
     let Some(vmi) = vmi else { return !all_copied || !rests(vm) };
     !all_copied || (status::is_newer(vm, vmi) && !Phase::of(vmi).is_final())

@@ -173,6 +173,20 @@ fn a_copy_of_an_earlier_form_is_made_anew_and_goes_when_the_status_names_the_new
 }
 
 #[test]
+fn a_halted_machine_gets_its_copy_anew_too() {
+    let mut vm = recorded_as("web-u1.small-7f-1");
+    vm.spec.run_strategy = Some("Halted".to_owned());
+    assert!(are_needed(&vm, None));
+    let decision = decide(&world(vm.clone(), kept("web-u1.small-7f-1", false), ClusterConfig::offline()));
+    assert_eq!(names(&decision), [format!("keep {COPY}"), "drop web-u1.small-7f-1".to_owned()]);
+    vm.status = Some(decision.status);
+    assert!(!are_needed(&vm, None), "it is as a new one");
+    vm.spec.instancetype.as_mut().unwrap().revision_name = Some("mine".to_owned());
+    vm.status = recorded_as("mine").status;
+    assert!(!are_needed(&vm, None), "its user named it");
+}
+
+#[test]
 fn names_are_written_out_where_the_cluster_has_it_so() {
     for policy in [ReferencePolicy::Expand, ReferencePolicy::ExpandAll] {
         let decision = decide(&world(machine("Always", Value::Null), None, with_policy(policy)));

@@ -23,3 +23,18 @@ registry.garboard.dev
 yes
 {{- end -}}
 {{- end -}}
+
+{{- /* Whether the release has the common instancetypes: by its own value, or by its settings, where `enabled` is true if it is left
+out, as in KubeVirt. */ -}}
+{{- define "garboard.hasCommonInstancetypes" -}}
+{{- $configuration := get (.Values.kubevirt.spec | default dict) "configuration" | default dict -}}
+{{- $setting := get $configuration "commonInstancetypesDeployment" -}}
+{{- $written := kindIs "map" $setting -}}
+{{- $enabled := and $written (ne (toString (get ($written | ternary $setting dict) "enabled")) "false") -}}
+{{- if and .Values.commonInstancetypes.enabled $written (not $enabled) -}}
+{{- fail "commonInstancetypes.enabled is true, and kubevirt.spec.configuration.commonInstancetypesDeployment.enabled is false: set both alike, or one of them" -}}
+{{- end -}}
+{{- if or .Values.commonInstancetypes.enabled $enabled -}}
+yes
+{{- end -}}
+{{- end -}}

@@ -65,7 +65,7 @@ def release(kube: Kube) -> Iterator[Release]:
         kube.kubectl("create", "namespace", INSTALLED_IN, namespace=None)
         privileged = "pod-security.kubernetes.io/enforce=privileged"
         kube.kubectl("label", "namespace", INSTALLED_IN, privileged, namespace=None)
-        release.values["kubevirt"] = ratio(8)
+        release.values |= {"kubevirt": ratio(8), "commonInstancetypes": {"enabled": True}}
         release.put("install")
         kube.settle()
         yield release

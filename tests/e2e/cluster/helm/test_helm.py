@@ -31,14 +31,30 @@ def test_one_command_installs_with_settings(kube: Kube, release: Release) -> Non
     assert kube.get(f"deployment/{CONTROLLER}", namespace=INSTALLED_IN)["status"]["readyReplicas"] == 2
 
 
+def sizes(kube: Kube) -> list[str]:
+    """Instancetypes and preferences of the cluster, by their names."""
+    kinds = "virtualmachineclusterinstancetypes,virtualmachineclusterpreferences"
+    return [str(each["metadata"]["name"]) for each in kube.items(kinds, namespace=None)]
+
+
+def test_common_instancetypes_are_made_with_it(kube: Kube, release: Release) -> None:
+    """Although no webhook answered yet."""
+    found = sizes(kube)
+    assert len(found) > 100 and {"u1.small", "fedora"} <= set(found), found
+
+
 def test_a_machine_runs(kube: Kube, runs: str) -> None:
     kube.has_shell(MACHINE)
 
 
 def test_an_upgrade_changes_parts_and_settings_and_no_guest(kube: Kube, release: Release, runs: str) -> None:
     qemu, before, asked = kube.qemu(MACHINE), settings(kube), webhook(kube)
+    mine = {"apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineClusterInstancetype"}
+    size = {"metadata": {"name": "mine"}, "spec": {"cpu": {"guest": 1}, "memory": {"guest": "64Mi"}}}
+    kube.apply(mine | size, namespace=None)
     release.values |= {
         "kubevirt": ratio(5),
+        "commonInstancetypes": {"enabled": False},
         "controller": {"resources": {"limits": {"memory": "900Mi"}}},
         "node": {"resources": {"limits": {"memory": "200Mi"}}},
     }
@@ -46,6 +62,7 @@ def test_an_upgrade_changes_parts_and_settings_and_no_guest(kube: Kube, release:
     after = settings(kube)
     assert after["spec"] == ratio(5)["spec"]
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert sizes(kube) == ["mine"]
     agents = kube.get(f"daemonset/{AGENT}", namespace=INSTALLED_IN)["spec"]["template"]["spec"]
     assert agents["containers"][0]["resources"]["limits"] == {"memory": "200Mi"}
     # What the controller has written is left to it.

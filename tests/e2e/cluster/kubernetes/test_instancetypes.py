@@ -1,5 +1,6 @@
 """Instancetypes and preferences: machines have their size, keep copies of them, and find them by labels of a claim."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 
@@ -116,12 +117,15 @@ def test_conflicts_are_refused_with_both_places(kube: Kube) -> None:
     both = named("conflicting", "Halted", instancetype=of_namespace("two"))
     both["spec"]["template"]["spec"]["domain"]["cpu"] = {"cores": 1}
     refused = kube.kubectl("create", "-f", "-", text=json.dumps(both), code=1)
-    assert "spec.template.spec.domain.cpu.cores" in refused and "spec.cpu.guest" in refused, refused
+    place = "spec.template.spec.domain.cpu.cores"
+    assert f"VM field(s) {place} conflicts with selected instance type" in refused, "clients compare it"
+    assert f"{place}: the instancetype sets this too, in its `spec.cpu.guest`" in refused, refused
     kube.apply(preference("large", {"requirements": {"cpu": {"guest": 4}}}))
     wishes = {"name": "large", "kind": "VirtualMachinePreference"}
     lacking = named("lacking", "Halted", instancetype=of_namespace("two"), preference=wishes)
     refused = kube.kubectl("create", "-f", "-", text=json.dumps(lacking), code=1)
     assert "spec.instancetype" in refused and "4 vCPUs" in refused, refused
+    assert "failure checking preference requirements: insufficient CPU resources" in refused, refused
     kube.kubectl("delete", "vmpref", "large")
 
 
@@ -163,6 +167,60 @@ def test_labels_of_a_claim_name_the_instancetype(kube: Kube) -> None:
             kube.remove(name)
 
 
+SNAPSHOTS = "volumesnapshots.snapshot.storage.k8s.io"
+# As much of the kind as is looked at; nothing in the test cluster takes snapshots.
+SNAPSHOT_DEFINITION: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": SNAPSHOTS, "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"}},
+    "spec": {
+        "group": "snapshot.storage.k8s.io",
+        "scope": "Namespaced",
+        "names": {"kind": "VolumeSnapshot", "plural": "volumesnapshots"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.usefixtures("sizes")
+def test_labels_of_a_snapshot_name_the_instancetype_of_what_is_copied_from_it(
+    kube: Kube, held: contextlib.ExitStack
+) -> None:
+    held.callback(kube.kubectl, "delete", "crd", SNAPSHOTS, "--ignore-not-found", namespace=None)
+    copying = named("of-snapshot", "Halted", instancetype={"inferFromVolume": "root"})
+    copying["spec"]["template"]["spec"]["volumes"] = [{"name": "root", "dataVolume": {"name": "of-snapshot"}}]
+    source = {"snapshot": {"name": "golden", "namespace": NAMESPACE}}
+    storage = {"resources": {"requests": {"storage": "64Mi"}}}
+    template = {"metadata": {"name": "of-snapshot"}, "spec": {"source": source, "storage": storage}}
+    copying["spec"]["dataVolumeTemplates"] = [template]
+
+    def refused() -> str:
+        return kube.kubectl("create", "-f", "-", text=json.dumps(copying), code=1)
+
+    unserved = refused()
+    assert "spec.instancetype.inferFromVolume" in unserved and f"no definition {SNAPSHOTS}" in unserved, unserved
+    kube.apply(SNAPSHOT_DEFINITION, namespace=None)
+    kube.kubectl("wait", "--for=condition=Established", f"crd/{SNAPSHOTS}", "--timeout=60s", namespace=None)
+    absent = refused()
+    assert f"VolumeSnapshot {NAMESPACE}/golden does not exist" in absent, absent
+    labels = {
+        "instancetype.kubevirt.io/default-instancetype": "one",
+        "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
+    }
+    snapshot: Object = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "spec": {}}
+    kube.apply(snapshot | {"metadata": {"name": "golden", "labels": labels}})
+    kube.apply(copying)
+    assert kube.get("vm", "of-snapshot")["spec"]["instancetype"] == of_namespace("one")
+    kube.remove("of-snapshot")
+
+
 # ---- virtctl
 
 
@@ -178,8 +236,31 @@ def test_virtctl_writes_a_machine_of_an_instancetype_and_expands_it(kube: Kube, 
     done = virtctl.call("expand", "--file", "-", text=manifest)
     assert done.returncode == 0, done.stderr
     carried = yaml.safe_load(done.stdout)
-    assert carried["spec"]["template"]["spec"]["domain"]["cpu"]["cores"] == 2
+    assert carried["spec"]["template"]["spec"]["domain"]["cpu"] == {"sockets": 1, "cores": 2, "threads": 1}
+    done = virtctl.call("expand", "--file", "-", text=manifest.replace("name: two", "name: three"))
+    assert 'virtualmachineinstancetypes.instancetype.kubevirt.io "three" not found' in done.stderr, done.stderr
     kube.remove("typed")
+
+
+def test_sizes_of_nothing_are_taken_and_an_earlier_copy_is_made_anew_for_a_machine_that_rests(kube: Kube) -> None:
+    kube.apply(size("weightless", 2, memory="0"), size("rested", 1))
+    kube.apply(named("weightless", "Halted", instancetype=of_namespace("weightless")))
+    kube.apply(named("rested", "Halted", instancetype=of_namespace("rested")))
+    kube.wait("a copy", lambda: reference(kube, "rested") is not None)
+    now = reference(kube, "rested")
+    # As KubeVirt made them before it had versions: without one in name and labels.
+    old = kube.get("controllerrevision", str(now))
+    owners = old["metadata"]["ownerReferences"]
+    earlier = old | {"metadata": {"name": "rested-rested-7f-1", "ownerReferences": owners}}
+    kube.kubectl("create", "-f", "-", text=json.dumps(earlier))
+    kube.kubectl("delete", "controllerrevision", str(now))
+    status = {"status": {"instancetypeRef": {"controllerRevisionRef": {"name": "rested-rested-7f-1"}}}}
+    kube.patch("vm/rested", status, subresource="status")
+    kube.wait("the copy anew", lambda: reference(kube, "rested") == now)
+    kube.kubectl("wait", "--for=delete", "controllerrevision/rested-rested-7f-1", "--timeout=60s")
+    for name in ("weightless", "rested"):
+        kube.remove(name)
+        kube.kubectl("delete", "vminstancetype", name)
 
 
 def test_what_virtctl_writes_of_both_kinds_is_taken_and_read_back(kube: Kube, virtctl: Tool) -> None:

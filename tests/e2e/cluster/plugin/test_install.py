@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import Object
+from garboard_e2e.cluster.names import INSTALLED_IN, Object
 from garboard_e2e.cluster.person import Before, Person, expect_refusal
 
 
@@ -46,6 +46,66 @@ def devices(person: Person, name: str) -> str:
 
     found = person.kube.ask_until(f"a pod of {name}", pod)
     return str([container["resources"] for container in found["spec"]["containers"]])
+
+
+COMMON = "virtualmachineclusterinstancetypes,virtualmachineclusterpreferences"
+MINE: Object = {
+    "apiVersion": "instancetype.kubevirt.io/v1beta1",
+    "kind": "VirtualMachineClusterInstancetype",
+    "metadata": {"name": "mine"},
+    "spec": {"cpu": {"guest": 1}, "memory": {"guest": "64Mi"}},
+}
+
+
+@pytest.fixture
+def mine(kube: Kube, installed: None) -> Iterator[str]:
+    """An instancetype that no installation has made."""
+    kube.apply(MINE, namespace=None)
+    yield "virtualmachineclusterinstancetype.instancetype.kubevirt.io/mine"
+    kube.kubectl("delete", "virtualmachineclusterinstancetype", "mine", namespace=None)
+
+
+def sizes(kube: Kube) -> list[str]:
+    return kube.kubectl("get", COMMON, "-o", "name", namespace=None).split()
+
+
+def test_common_instancetypes_come_and_go_with_an_option_and_others_stay(kube: Kube, person: Person, mine: str) -> None:
+    assert sizes(kube) == [mine]
+    person.install("--common-instancetypes")
+    found = kube.get("virtualmachineclusterinstancetype", "u1.small", namespace=None)
+    assert found["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "garboard"
+    all_of_them = sizes(kube)
+    assert len(all_of_them) > 100 and mine in all_of_them, all_of_them
+    # One that a later version does not have any more.
+    gone = {"name": "u1.gone", "labels": {"app.kubernetes.io/managed-by": "garboard"}}
+    kube.apply(MINE | {"metadata": gone}, namespace=None)
+    # Again: an upgrade; what was chosen stays.
+    person.install()
+    assert sizes(kube) == all_of_them
+    person.install("--common-instancetypes=false")
+    assert sizes(kube) == [mine]
+
+
+def test_common_instancetypes_are_installed_as_the_kubevirt_object_says(kube: Kube, person: Person, mine: str) -> None:
+    def says(enabled: bool) -> None:
+        metadata = {"name": "kubevirt", "namespace": INSTALLED_IN}
+        spec = {"configuration": {"commonInstancetypesDeployment": {"enabled": enabled}}}
+        kube.apply(
+            {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": metadata, "spec": spec},
+            namespace=INSTALLED_IN,
+        )
+
+    says(True)
+    try:
+        refused = "--common-instancetypes does not count here"
+        person.cluster.refuses(4, refused, "install", "--common-instancetypes=false")
+        person.install()
+        assert len(sizes(kube)) > 100
+        says(False)
+        person.install()
+        assert sizes(kube) == [mine]
+    finally:
+        kube.kubectl("delete", "kubevirt", "kubevirt", namespace=INSTALLED_IN)
 
 
 KVM = "devices.kubevirt.io/kvm"

@@ -6,6 +6,8 @@ from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE
 from garboard_e2e.cluster.person import SECONDS, Person
 
+from .test_install import MINE
+
 # Of which nothing with the name of Garboard or KubeVirt may be left.
 KINDS = (
     "crd",
@@ -23,7 +25,14 @@ def test_nothing_is_removed_while_there_are_machines(person: Person, machine: st
 
 
 def test_with_machines_everything_is_removed_without_a_trace(kube: Kube, person: Person, machine: str) -> None:
-    person.cluster.run("uninstall", "--and-delete-machines", "--timeout", SECONDS)
+    kube.apply(MINE, namespace=None)
+    printed = person.cluster.run("uninstall", "--and-delete-machines", "--timeout", SECONDS)
+    # All of a kind go with its definition: those of users have to be removed by their own hand.
+    assert "1 instancetypes and preferences that no installation has made are left" in printed, printed
+    definitions = kube.kubectl("get", "crd", "-o", "name", namespace=None).split()
+    of_sizes = [name for name in definitions if name.endswith(".instancetype.kubevirt.io")]
+    assert len(of_sizes) == 4 and kube.get("virtualmachineclusterinstancetype", "mine", namespace=None)["spec"]
+    kube.kubectl("delete", *of_sizes, namespace=None)
     names = kube.kubectl("get", ",".join(KINDS), "-o", "name", namespace=None).split()
     left = [name for name in names if re.search("garboard|kubevirt", name)]
     assert not left, f"left: {left}"

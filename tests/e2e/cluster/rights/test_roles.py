@@ -13,6 +13,7 @@ SIZES = "virtualmachineinstancetypes.instancetype.kubevirt.io"
 WISHES = "virtualmachineclusterpreferences.instancetype.kubevirt.io"
 RUNS = "machineruns.garboard.dev"
 SETTINGS = "kubevirts.kubevirt.io"
+SNAPSHOTS = "volumesnapshots.snapshot.storage.k8s.io"
 WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 
 ASKED, RUN = "virtualmachines.subresources.kubevirt.io", "virtualmachineinstances.subresources.kubevirt.io"
@@ -69,6 +70,7 @@ GIVEN = {
     ),
     "controller: reads what machines name": Right(CONTROLLER, "get", SIZES, "default"),
     "controller: reads what the cluster has for them": Right(CONTROLLER, "get", WISHES),
+    "controller: reads labels of the snapshots that volumes come from": Right(CONTROLLER, "get", SNAPSHOTS, "default"),
     "controller: records what is started": Right(CONTROLLER, "create", REVISIONS, "default"),
     "controller: reads such a record": Right(CONTROLLER, "get", REVISIONS, "default"),
     "controller: deletes those of earlier starts": Right(CONTROLLER, "deletecollection", REVISIONS, "default"),
