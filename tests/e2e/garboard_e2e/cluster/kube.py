@@ -67,7 +67,7 @@ class Kube(Watched):
         self.prints(name, ":/# ")
 
     def ask(self, name: str, request: Object) -> tuple[socket.socket, Object]:
-        """A connection to the machine's supervisor, after its answer to a request (protocol/src/control.rs)."""
+        """A connection to the machine's supervisor, after its answer to a request (protocol/src/control/mod.rs)."""
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(PATIENCE)
         own = os.open(self.supervisor(name), os.O_PATH)
