@@ -14,7 +14,7 @@ use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
 use crate::why::facts::{Condition, Facts, of_pod};
 
 /// A scheduler that works has looked at a pod by then, seconds.
-const REACTION_SECONDS: i64 = 60;
+const REACTION_SECONDS: i64 = 30;
 /// What the controller asks of nodes by itself: beginning of the label, the field it comes from, and what it is.
 const OFFERS: [(&str, &str, &str); 3] = [
     (CPU_MODEL, "domain.cpu.model", "CPU model"),
