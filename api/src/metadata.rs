@@ -222,6 +222,9 @@ pub mod node_annotation {
     pub const HEARTBEAT_SECONDS: u64 = 300;
     /// An agent whose last sign of life is as old as this does not live, seconds.
     pub const SILENT_SECONDS: u64 = 2 * HEARTBEAT_SECONDS;
+    /// To how many controllers the node's agent was connected at its last sign of life: `COUNT TIME`, with the time of [`HEARTBEAT`]. Of
+    /// another time it is that of an agent of another version, and means nothing.
+    pub const CONTROLLERS: &str = "garboard.dev/connected-controllers";
 }
 
 /// Finalizers.

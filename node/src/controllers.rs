@@ -29,6 +29,8 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
+use crate::connections::Connections;
+
 /// How long the API server may take for the authorities.
 const READ_WITHIN: Duration = Duration::from_secs(10);
 
@@ -74,9 +76,10 @@ enum ConnectError {
     Ended(#[source] hyper::Error),
 }
 
-/// Keeps the connections, for ever.
-pub async fn keep(way: Way, supervisors: Arc<impl Supervisors>) {
-    let way = Arc::new(Connecting { tls: Mutex::default(), spread: watch::channel(redial::LEAST_SPREAD).0, way });
+/// Keeps the connections, for ever, and counts them.
+pub async fn keep(way: Way, supervisors: Arc<impl Supervisors>, connections: Arc<Connections>) {
+    let spread = watch::channel(redial::LEAST_SPREAD).0;
+    let way = Arc::new(Connecting { tls: Mutex::default(), spread, connections, way });
     let (known, addresses) = watch::channel(BTreeSet::new());
     let mut slices = Slices::default();
     let mut tasks: BTreeMap<SocketAddr, JoinHandle<()>> = BTreeMap::new();
@@ -150,6 +153,7 @@ struct Connecting {
     tls: Mutex<Option<Trust>>,
     /// Over what time agents dial, as the last controller has answered.
     spread: watch::Sender<Duration>,
+    connections: Arc<Connections>,
 }
 
 /// Whom to trust.
@@ -179,6 +183,7 @@ async fn keep_one(
                 failures = 0;
                 way.spread.send_replace(spread);
                 tracing::info!(%address, "connected to a controller");
+                let _counted = way.connections.open();
                 let (token, supervisors) = (way.way.token.clone(), Arc::clone(&supervisors));
                 let ended = serve_with_token(connection, supervisors, move || read_token(&token).ok()).await;
                 let error = ended.map_err(ConnectError::Ended).err().map(|error| ErrorChain(&error).to_string());

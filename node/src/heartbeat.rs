@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use garboard_api::metadata::node_annotation::{self, HEARTBEAT};
+use garboard_api::metadata::node_annotation::{self, CONTROLLERS, HEARTBEAT};
 use garboard_host::offer::NodeOffer;
 use garboard_host::root::HostRoot;
 use garboard_protocol::causes::ErrorChain;
 use tokio::sync::watch;
 
 use crate::cluster::{ApiServer, ClusterError, NodeMetadata};
+use crate::connections::Connections;
 use crate::device::resource::Health;
 use crate::labels::{self, NodeState, RequestedLabels};
 use crate::mirror::Mirror;
@@ -45,6 +46,8 @@ pub struct Sources {
     pub kvm: watch::Receiver<Health>,
     /// Launcher pods of this node.
     pub pods: Arc<Mirror<LauncherPod>>,
+    /// Connections to controllers.
+    pub connections: Arc<Connections>,
 }
 
 impl Sources {
@@ -147,7 +150,7 @@ async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Kn
     let changes = match &known.marks {
         Some(before) => differing(before),
         None => {
-            let found = api.mark_node(node, &BTreeMap::new(), &heartbeat()).await?;
+            let found = mark(api, node, &BTreeMap::new(), sources.connections.count()).await?;
             let marks = known.marks.insert(found);
             let changes = differing(marks);
             if changes.is_empty() {
@@ -159,18 +162,41 @@ async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Kn
     if !changes.is_empty() {
         tracing::info!(changes = changes.len(), schedulable = state.schedulable, "the node's labels are updated");
     }
-    let after = api.mark_node(node, &changes, &heartbeat()).await?;
+    let after = mark(api, node, &changes, sources.connections.count()).await?;
     Ok(Settled::of(settled(known.marks.insert(after))))
 }
 
-/// The annotation that shows that the agent lives.
-fn heartbeat() -> BTreeMap<String, String> {
-    BTreeMap::from([(HEARTBEAT.to_owned(), format!("{:.0}", jiff::Timestamp::now()))])
+/// The one write.
+async fn mark(
+    api: &ApiServer,
+    node: &str,
+    labels: &BTreeMap<String, Option<String>>,
+    connections: Option<usize>,
+) -> Result<NodeMetadata, ClusterError> {
+    match api.mark_node(node, labels, &heartbeat(connections)).await {
+        // A policy of a version before lets the agent write no annotation but the first.
+        Err(error) if connections.is_some() && error.is_final() => api.mark_node(node, labels, &heartbeat(None)).await,
+        outcome => outcome,
+    }
+}
+
+/// The annotations that show that the agent lives, and whether controllers reach it.
+fn heartbeat(connections: Option<usize>) -> BTreeMap<String, String> {
+    let now = format!("{:.0}", jiff::Timestamp::now());
+    let connected = connections.map(|count| (CONTROLLERS.to_owned(), format!("{count} {now}")));
+    connected.into_iter().chain([(HEARTBEAT.to_owned(), now)]).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_count_of_connections_has_the_time_of_the_heartbeat() {
+        let annotations = heartbeat(Some(2));
+        assert_eq!(annotations[CONTROLLERS], format!("2 {}", annotations[HEARTBEAT]));
+        assert!(!heartbeat(None).contains_key(CONTROLLERS));
+    }
 
     #[test]
     fn nodes_do_not_sign_all_at_once() {

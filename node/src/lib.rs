@@ -25,6 +25,7 @@ pub mod budget;
 pub mod caller;
 pub mod cluster;
 pub mod confine;
+pub mod connections;
 pub mod contain;
 pub mod controllers;
 pub mod device;

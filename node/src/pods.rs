@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use garboard_api::Quantity;
 use garboard_api::metadata::label;
 use garboard_api::metadata::node_label::is_of_agent;
 use garboard_cluster::report::claims::{self, Claims};
@@ -15,11 +16,30 @@ use crate::identity::PodUid;
 
 /// Value of the label [`label::COMPONENT`] on launcher pods.
 pub const LAUNCHER: &str = "virt-launcher";
+/// The container that PID 1 and QEMU are in.
+const COMPUTE: &str = "compute";
+/// The kubelet's reason for a container that the OOM killer ended.
+const OOM_KILLED: &str = "OOMKilled";
 
 /// Selectors, of fields and of labels, that give the launcher pods of a node.
 #[must_use]
 pub fn selectors(node: &str) -> (String, String) {
     (format!("spec.nodeName={node}"), format!("{}={LAUNCHER}", label::COMPONENT))
+}
+
+/// How the container of QEMU ended, as far as the kubelet has reported it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ComputeEnd {
+    /// It has reported no end.
+    #[default]
+    NotYet,
+    /// The kernel's OOM killer ended it.
+    OutOfMemory {
+        /// Its memory limit in bytes, if it has one.
+        limit_bytes: Option<u64>,
+    },
+    /// In another way.
+    Otherwise,
 }
 
 /// A launcher pod.
@@ -41,6 +61,8 @@ pub struct LauncherPod {
     pub unpaused: Option<String>,
     /// Whether its launcher's first report is on it.
     pub is_reported: bool,
+    /// How its container of QEMU ended.
+    pub compute_end: ComputeEnd,
     /// Name of the VMI it was made for.
     pub vmi: String,
     /// UID of that VMI.
@@ -84,6 +106,7 @@ pub fn launcher_pod(pod: &Pod, node: &str) -> Option<LauncherPod> {
         claims: claims::of(pod),
         unpaused: condition(pod, UNPAUSED).map(|one| one.status.clone()),
         is_reported: reported(pod, &owner.uid).is_some(),
+        compute_end: compute_end(pod),
         vmi: owner.name.clone(),
         vmi_uid: owner.uid.clone(),
         order: metadata
@@ -92,6 +115,23 @@ pub fn launcher_pod(pod: &Pod, node: &str) -> Option<LauncherPod> {
             .and_then(|all| all.get(ORDER_ANNOTATION))
             .map(|order| order.as_str().into()),
     })
+}
+
+fn compute_end(pod: &Pod) -> ComputeEnd {
+    let mut statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let compute = statuses.find(|status| status.name == COMPUTE).and_then(|status| status.state.as_ref());
+    match compute.and_then(|state| state.terminated.as_ref()) {
+        None => ComputeEnd::NotYet,
+        Some(end) if end.reason.as_deref() == Some(OOM_KILLED) => {
+            ComputeEnd::OutOfMemory { limit_bytes: memory_limit(pod) }
+        }
+        Some(_) => ComputeEnd::Otherwise,
+    }
+}
+
+fn memory_limit(pod: &Pod) -> Option<u64> {
+    let compute = pod.spec.as_ref()?.containers.iter().find(|container| container.name == COMPUTE)?;
+    compute.resources.as_ref()?.limits.as_ref()?.get("memory")?.0.parse::<Quantity>().ok()?.to_bytes()
 }
 
 fn needs(pod: &Pod) -> BTreeSet<String> {
@@ -140,6 +180,26 @@ pub(crate) mod tests {
         let mut over = example();
         over.status.as_mut().unwrap().phase = Some("Failed".into());
         assert!(launcher_pod(&over, "node-1").unwrap().needs.is_empty());
+    }
+
+    #[test]
+    fn the_end_of_the_container_of_qemu_is_what_the_kubelet_reports() {
+        let ended = |state: serde_json::Value| {
+            let mut pod = example();
+            let limit = serde_json::json!({"limits": {"memory": "300Mi"}});
+            let container = serde_json::json!({"name": "compute", "resources": limit});
+            pod.spec.as_mut().unwrap().containers.push(serde_json::from_value(container).unwrap());
+            let status = serde_json::json!({"name": "compute", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": state});
+            pod.status.as_mut().unwrap().container_statuses = Some(vec![serde_json::from_value(status).unwrap()]);
+            launcher_pod(&pod, "node-1").unwrap().compute_end
+        };
+        let killed = serde_json::json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}});
+        assert_eq!(ended(killed), ComputeEnd::OutOfMemory { limit_bytes: Some(300 << 20) });
+        let other = serde_json::json!({"terminated": {"exitCode": 137, "reason": "Error"}});
+        assert_eq!(ended(other), ComputeEnd::Otherwise);
+        assert_eq!(ended(serde_json::json!({"running": {}})), ComputeEnd::NotYet);
+        assert_eq!(launcher_pod(&example(), "node-1").unwrap().compute_end, ComputeEnd::NotYet);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use crate::args::Args;
 use crate::caller::Processes;
 use crate::cluster::ApiServer;
+use crate::connections::Connections;
 use crate::contain::contained;
 use crate::controllers::{self, Way};
 use crate::device::resource::Health;
@@ -93,9 +94,11 @@ pub async fn run(args: Args, version: &'static str, levels: Levels) -> anyhow::R
     parts.spawn(verbosity::send(recipients, usual_verbosity));
     let launchers = launchers(api.clone(), args.node_name.clone(), Arc::clone(&pods));
     let server = Server::new(Processes::of_this_node()?, launchers, Writer::new(setting), supervisors.clone());
+    let connections = Arc::<Connections>::default();
     parts.spawn(controllers::keep(
         Way { client: client.clone(), namespace: args.namespace.clone(), token: args.controller_token.clone() },
         Arc::new(Served::new(supervisors, counted)),
+        Arc::clone(&connections),
     ));
     let socket = args.agent_directory.join(AGENT_SOCKET);
     let listening = AgentSocket::listen(&socket).with_context(|| format!("listen at {}", socket.display()))?;
@@ -109,7 +112,7 @@ pub async fn run(args: Args, version: &'static str, levels: Levels) -> anyhow::R
     // Only now: a pod that is given a device finds the agent's socket.
     parts.spawn(device::serve(plugins(&args, &health), registered));
     let [(_, kvm_health), ..] = health.clone();
-    let sources = Sources { offer, registered: is_registered, kvm: kvm_health, pods };
+    let sources = Sources { offer, registered: is_registered, kvm: kvm_health, pods, connections };
     parts.spawn(heartbeat::beat(api, args.node_name.clone(), sources));
     parts.spawn(keep_facts(args.agent_directory, health, kvm));
     parts.spawn(device::health::newcomer(HostRoot::real()));

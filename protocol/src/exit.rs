@@ -337,17 +337,20 @@ pub fn full_message(cause: &ExitCause, report: Option<&ExitReport>) -> String {
     let message = cause.message();
     let output = report.filter(|_| cause.is_explained_by_qemu()).map_or("", |report| report.last_output.as_str());
     match output.lines().map(str::trim).rfind(|line| !line.is_empty()) {
-        Some(line) => format!("{message}: {}", end_of(line)),
+        Some(line) => format!("{message}: {}", shortened(line)),
         None => message,
     }
 }
 
-/// The end of a line, which has the reason: before it QEMU repeats the whole argument that it is about.
-fn end_of(line: &str) -> String {
-    match line.chars().count().checked_sub(LAST_LINE) {
-        Some(cut) if cut > 0 => format!("…{}", line.chars().skip(cut).collect::<String>()),
-        Some(_) | None => line.to_owned(),
+/// A line without its middle, where it is too long: QEMU names the argument first and the error last, and an argument that is JSON is long.
+fn shortened(line: &str) -> String {
+    let count = line.chars().count();
+    if count <= LAST_LINE {
+        return line.to_owned();
     }
+    let (head, tail) = (LAST_LINE / 3, LAST_LINE - LAST_LINE / 3);
+    let part = |from, length| line.chars().skip(from).take(length).collect::<String>();
+    format!("{} … {}", part(0, head), part(count - tail, tail))
 }
 
 /// PID 1's report, written to [`crate::paths::EXIT`] before it exits, so that no exit is lost while the
@@ -512,10 +515,11 @@ mod tests {
         assert_eq!(full_message(&failed, Some(&failure)), "QEMU gave up with exit code 1: no lock");
         assert_eq!(full_message(&failed, None), "QEMU gave up with exit code 1");
         assert_eq!(full_message(&ExitCause::GuestShutdown, Some(&failure)), "the guest powered itself off");
-        let argument = format!("qemu: -blockdev {{\"driver\":\"{}\"}}: ", "a".repeat(4096));
-        let endless = ExitReport { last_output: format!("{argument}iSCSI: Failed to connect"), ..failure };
-        let message = full_message(&failed, Some(&endless));
-        assert!(message.len() < 400 && message.ends_with("a\"}: iSCSI: Failed to connect"), "{message}");
+        let endless = ExitReport { last_output: "a".repeat(4096), ..failure.clone() };
+        assert!(full_message(&failed, Some(&endless)).len() < 400);
+        let argument = format!("qemu: -blockdev {{{}}}: no lock", "é".repeat(1000));
+        let whole = full_message(&failed, Some(&ExitReport { last_output: argument, ..failure }));
+        assert!(whole.contains("qemu: -blockdev {é") && whole.ends_with("é}: no lock"), "{whole}");
     }
 
     #[test]

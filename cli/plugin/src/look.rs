@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::find::LAUNCHER;
 use crate::kubectl::Kubectl;
-use crate::operate::{AGENT_SELECTOR, CONTROLLER, MACHINES};
+use crate::operate::{AGENT_SELECTOR, CONTROLLER, CONTROLLER_SELECTOR, MACHINES};
 use crate::set_kind::SetKind;
 
 /// Records of runs, as kubectl names the kind.
@@ -43,6 +43,8 @@ pub enum Question<'a> {
     KubeVirts,
     /// The deployment of the controllers.
     Controller,
+    /// Their pods.
+    Controllers,
     /// Pods of the node agents.
     Agents,
 }
@@ -81,6 +83,7 @@ impl Look for Kubectl {
             Question::Nodes => self.get(&["nodes"]),
             Question::KubeVirts => self.get(&["kubevirts.kubevirt.io", "-A"]),
             Question::Controller => self.within_garboard().get(&["deployment", CONTROLLER]),
+            Question::Controllers => self.within_garboard().get(&["pods", "-l", CONTROLLER_SELECTOR]),
             Question::Agents => self.within_garboard().get(&["pods", "-l", AGENT_SELECTOR]),
         }
     }
@@ -132,6 +135,7 @@ impl Question<'_> {
             Self::Nodes => vec!["/api/v1/nodes".to_owned()],
             Self::KubeVirts => vec!["/apis/kubevirt.io/v1/kubevirts".to_owned()],
             Self::Controller => vec![format!("/apis/apps/v1/namespaces/{garboard}/deployments/{CONTROLLER}")],
+            Self::Controllers => vec![pods(garboard, CONTROLLER_SELECTOR)],
             Self::Agents => vec![pods(garboard, AGENT_SELECTOR)],
         }
     }
@@ -166,6 +170,7 @@ mod tests {
         assert_eq!(paths(Question::Claims(&claims))[1], "/api/v1/namespaces/tenant/persistentvolumeclaims/data.1");
         let agents = "/api/v1/namespaces/vms/pods?labelSelector=app.kubernetes.io%2Fname%3Dgarboard%2Capp.kubernetes.io%2Fcomponent%3Dnode";
         assert_eq!(paths(Question::Agents), [agents]);
+        assert_eq!(paths(Question::Controllers), [agents.replace("node", "controller")]);
         assert_eq!(
             paths(Question::LauncherPods),
             ["/api/v1/namespaces/tenant/pods?labelSelector=kubevirt.io%3Dvirt-launcher"]

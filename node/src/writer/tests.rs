@@ -8,6 +8,7 @@ use kube::runtime::events::EventType;
 
 use super::*;
 use crate::identity::PodUid;
+use crate::pods::ComputeEnd;
 use crate::pods::tests::VMI;
 use crate::status::tests::{ended, pod, report, scheduled, vmi};
 
@@ -325,6 +326,37 @@ async fn a_run_has_one_record_however_often_it_is_sent_and_whatever_fails() {
     assert_eq!(runs.len(), 1, "{runs:?}");
     assert_eq!((runs[0].0.as_str(), &runs[0].1["spec"]["reason"]), (pod().namespace.as_str(), &json!("GuestShutdown")));
     assert_eq!(fake.0.patches.borrow().len(), 0);
+}
+
+/// Neither PID 1 nor the supervisor has seen it: on cgroup v2 both die with QEMU, or are asked when it is over.
+#[tokio::test(start_paused = true)]
+async fn the_record_of_a_machine_without_memory_left_waits_for_the_kubelet_to_say_so() {
+    let killed = |end: Option<ComputeEnd>| async move {
+        let fake = Fake::new(vmi(scheduled()));
+        let (writer, _) = writer(&fake, Some(vmi(scheduled())));
+        let record = RunRecord {
+            reason: "MachineKilled".into(),
+            message: "at once".into(),
+            ended_at_ms: 1,
+            ..Default::default()
+        };
+        writer.keep(&pod(), record);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(fake.0.runs.borrow().len(), 0, "the kubelet has not looked");
+        if let Some(compute_end) = end {
+            writer.setting.pods.insert(pod().uid.as_str(), LauncherPod { compute_end, ..pod() });
+        }
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let runs = fake.0.runs.borrow().clone();
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        let text = |key: &str| runs[0].1["spec"][key].as_str().unwrap().to_owned();
+        (text("reason"), text("message"))
+    };
+    let (reason, message) = killed(Some(ComputeEnd::OutOfMemory { limit_bytes: Some(1 << 20) })).await;
+    assert!(reason == "OutOfMemory" && message.contains("1048576 bytes"), "{reason}: {message}");
+    for end in [Some(ComputeEnd::Otherwise), None] {
+        assert_eq!(killed(end).await, ("MachineKilled".to_owned(), "at once".to_owned()), "{end:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

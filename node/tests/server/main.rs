@@ -133,6 +133,7 @@ fn launcher() -> LauncherPod {
         claims: Default::default(),
         unpaused: None,
         is_reported: false,
+        compute_end: Default::default(),
         vmi: "vm".into(),
         vmi_uid: VMI.into(),
         order: Some(ORDER.into()),

@@ -5,7 +5,7 @@
 
 use super::diagnosis::{Diagnosis, DiagnosisVerdict, Finding, Health, seen};
 use super::facts::Facts;
-use super::rules::{components, containers, data_volumes, ending, lifecycle, refused, running, scheduling};
+use super::rules::{components, containers, data_volumes, ending, lifecycle, refused, remarks, running, scheduling};
 
 type Rule = fn(&Facts) -> Option<Finding>;
 type Remark = fn(&Facts) -> Option<String>;
@@ -22,18 +22,23 @@ pub(super) const RULES: &[(&str, Rule)] = named![Rule:
     lifecycle::not_found,
     components::node_lost,
     lifecycle::deletion,
+    lifecycle::strategy,
     data_volumes::unfilled,
     refused::instance,
+    containers::rejected,
     refused::field_or_claim,
     refused::pod,
     scheduling::unschedulable,
+    scheduling::held_back,
     containers::image,
     containers::volume,
+    containers::network,
     containers::refused,
     ending::evicted,
     components::controller_down,
     components::agent_down,
     ending::back_off,
+    ending::displaced,
     ending::failed,
     lifecycle::stopping,
     running::storage_failed,
@@ -41,6 +46,7 @@ pub(super) const RULES: &[(&str, Rule)] = named![Rule:
     running::network_lost,
     running::paused,
     running::interpreted,
+    components::agent_unconnected,
     running::restart_required,
     running::not_ready,
     running::runs,
@@ -51,11 +57,14 @@ pub(super) const RULES: &[(&str, Rule)] = named![Rule:
 
 /// Remarks: they are never the verdict.
 pub(super) const REMARKS: &[(&str, Remark)] = named![Remark:
-    running::emulated,
-    running::evicted,
-    running::frozen,
-    running::without_credentials,
-    running::started_again,
+    remarks::emulated,
+    remarks::evicted,
+    remarks::drained,
+    remarks::frozen,
+    remarks::without_credentials,
+    remarks::started_again,
+    remarks::limited,
+    remarks::launcher_update,
     ending::last_run,
     components::controller_remark,
     components::agent_remark,

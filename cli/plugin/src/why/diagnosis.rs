@@ -52,12 +52,18 @@ pub enum DiagnosisVerdict {
     ImagePull,
     /// A container cannot be made.
     ContainerRefused,
+    /// The network of its pod cannot be made.
+    PodNetwork,
+    /// The kubelet of its node does not take its pod.
+    PodRejected,
     /// A volume cannot be mounted.
     VolumeMount,
     /// A claim does not exist.
     ClaimMissing,
     /// A claim has no volume.
     ClaimUnbound,
+    /// The volume of a claim is on, or in use by, another node or pod.
+    ClaimElsewhere,
     /// A DataVolume is not filled.
     DataVolume,
     /// A field is not supported.
@@ -68,10 +74,16 @@ pub enum DiagnosisVerdict {
     QuotaExceeded,
     /// Something else refuses the pod.
     PodRefused,
+    /// A webhook that the API server asks first does not answer.
+    WebhookDown,
     /// The API server refuses the instance.
     InstanceRefused,
     /// A set or a pool could not create, change, delete or adopt one of its instances or machines.
     ReplicaFailure,
+    /// Two presets that select the instance contradict each other.
+    PresetConflict,
+    /// Its instancetype or preference is not there, or does not go with it.
+    Instancetype,
     /// It failed to start and is tried again later.
     BackOff,
     /// The kernel killed QEMU for its memory.
@@ -88,11 +100,11 @@ pub enum DiagnosisVerdict {
     NotStarted,
     /// Its run ended badly in another way.
     RunFailed,
-    /// The kubelet ended its pod.
+    /// The kubelet ended its pod, or the cluster had it leave its node.
     Evicted,
     /// Its node does not answer.
     NodeNotReady,
-    /// Its node has no agent.
+    /// Its node has no agent, or no controller reaches it.
     AgentDown,
     /// No controller acts on machines.
     ControllerDown,

@@ -3,8 +3,10 @@
 
 use garboard_api::conditions::{NodeConditionType, PodConditionType, VmConditionType, VmiConditionType};
 use garboard_api::metadata::label;
+use garboard_api::metadata::node_annotation::{CONTROLLERS, HEARTBEAT, SILENT_SECONDS};
 use garboard_api::metadata::node_label::SCHEDULABLE;
 use garboard_api::run_strategy::RunStrategy;
+use garboard_api::v1::VirtualMachineInstanceSpec;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -60,6 +62,9 @@ pub(crate) struct Parts {
     /// The controllers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) controller: Option<Deployment>,
+    /// Their pods.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) controllers: Vec<Pod>,
     /// The node agents.
     pub(crate) agents: Vec<Pod>,
 }
@@ -90,6 +95,12 @@ impl Facts {
         let transitions = &self.vmi.as_ref()?.status.as_ref()?.phase_transition_timestamps;
         let entered = transitions.iter().find(|each| each.phase.as_deref() == Some(phase))?;
         Some(entered.phase_transition_timestamp.as_ref()?.0)
+    }
+
+    /// What is specified: of the instance, or else in the machine's template.
+    pub(crate) fn spec(&self) -> Option<&VirtualMachineInstanceSpec> {
+        let of_vmi = self.vmi.as_ref().map(|vmi| &vmi.spec);
+        of_vmi.or_else(|| self.vm.as_ref()?.spec.template.spec.as_ref())
     }
 
     /// When the machine is to run.
@@ -140,8 +151,16 @@ impl Facts {
 
     /// That node, if it may be seen and is there.
     pub(crate) fn node(&self) -> Option<&Node> {
-        let name = self.node_name()?;
+        self.node_named(self.node_name()?)
+    }
+
+    fn node_named(&self, name: &str) -> Option<&Node> {
         self.nodes.as_ref()?.iter().find(|node| node.metadata.name.as_deref() == Some(name))
+    }
+
+    /// What the agent of a node reports in an annotation of it.
+    fn reported(&self, node: &str, annotation: &str) -> Option<&str> {
+        self.node_named(node)?.metadata.annotations.as_ref()?.get(annotation).map(String::as_str)
     }
 
     /// Events about an object, the newest first.
@@ -171,9 +190,22 @@ impl Facts {
         agents.iter().find(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node))
     }
 
-    /// Whether a node's agent is known not to work.
+    /// Whether a node's agent is known not to work: its pod is not ready, or it gives no sign of life.
     pub(crate) fn is_without_agent(&self, node: &str) -> bool {
-        self.parts.is_some() && !self.agent(node).is_some_and(ready_of)
+        let is_down = self.parts.is_some() && !self.agent(node).is_some_and(ready_of);
+        is_down || self.silent_since(node).is_some()
+    }
+
+    /// When a node's agent gave its last sign of life, if a living one would have given another since.
+    pub(crate) fn silent_since(&self, node: &str) -> Option<Timestamp> {
+        let last = self.reported(node, HEARTBEAT)?.parse::<Timestamp>().ok()?;
+        let seconds = u64::try_from(self.now.duration_since(last).as_secs()).unwrap_or(0);
+        (seconds >= SILENT_SECONDS).then_some(last)
+    }
+
+    /// [`connected_controllers`] of the agent of a node.
+    pub(crate) fn controllers_of(&self, node: &str) -> Option<(usize, Timestamp)> {
+        connected_controllers(self.node_named(node)?)
     }
 
     /// Nodes that take machines; nothing if nodes may not be seen.
@@ -188,6 +220,16 @@ impl Facts {
         };
         Some(self.nodes.as_ref()?.iter().filter(|node| has(node, SCHEDULABLE) && has(node, label)).count())
     }
+}
+
+/// To how many controllers a node's agent was connected at its last sign of life, and when that was. Nothing of an agent of a version
+/// that does not report it, also where one that did was there before.
+pub(crate) fn connected_controllers(node: &Node) -> Option<(usize, Timestamp)> {
+    let annotations = node.metadata.annotations.as_ref()?;
+    let (count, at) = annotations.get(CONTROLLERS)?.split_once(' ')?;
+    let is_of_this_one = annotations.get(HEARTBEAT).is_some_and(|heartbeat| heartbeat == at);
+    let at = at.parse::<Timestamp>().ok().filter(|_| is_of_this_one)?;
+    Some((count.parse().ok()?, at))
 }
 
 /// When an event happened last.

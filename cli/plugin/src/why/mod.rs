@@ -17,7 +17,7 @@ mod tests;
 mod text;
 
 pub use diagnosis::{Diagnosis, DiagnosisVerdict, Evidence, Finding, Health, seen};
-pub(crate) use facts::{age, ready_of};
+pub(crate) use facts::{age, connected_controllers, ready_of};
 pub use text::screen;
 
 use anyhow::Context;

@@ -1,12 +1,14 @@
 """`why`: what keeps a machine from running, how a run ended badly, what does not end, and what is broken around it."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE, Object
+from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE, NODE_1, NODE_2, Object
+from garboard_e2e.cluster.objects import TCG
 from garboard_e2e.cluster.person import Person
 from garboard_e2e.cluster.replica_sets import replica_set
 
@@ -38,12 +40,39 @@ def of_a_claim(spec: Object) -> None:
     spec["volumes"][0] = {"name": "root", "persistentVolumeClaim": {"claimName": "data"}}
 
 
+def of_a_seed(spec: Object) -> None:
+    spec["domain"]["devices"]["disks"].append({"name": "seed", "disk": {"bus": "virtio"}})
+    spec["volumes"].append({"name": "seed", "cloudInitNoCloud": {"secretRef": {"name": "nowhere"}}})
+
+
+def of_another_path(spec: Object) -> None:
+    spec["volumes"][0]["containerDisk"]["path"] = "/disk/none.img"
+
+
+# Why a machine does not run, by docs/why.md; no guest is needed for it.
 REASONS = {
     "halted": Reason("halted", "it is not to run", strategy="Halted"),
     "large": Reason("noRoom", "MiB of memory", of_domain(memory={"guest": "9000Gi"})),
     "picky": Reason("noNodeMatches", "nodeSelector: disk=ssd", lambda spec: spec.update(nodeSelector={"disk": "ssd"})),
     "imageless": Reason("imagePull", r"registry\.garboard\.invalid/none:1 cannot be had", of_another_image),
     "modelless": Reason("fieldRefused", "Nonesuch", of_domain(cpu={"model": "Nonesuch"})),
+    "paged": Reason("noRoom", "hugepages-2Mi left", of_domain(memory={"hugepages": {"pageSize": "2Mi"}})),
+    "accountless": Reason(
+        "podRefused", 'serviceaccount "nobody" not found', lambda spec: spec.update(serviceAccountName="nobody")
+    ),
+    "classless": Reason(
+        "podRefused", "no PriorityClass with name gold", lambda spec: spec.update(priorityClassName="gold")
+    ),
+    "unseen": Reason(
+        "unschedulable", "no scheduler has looked at its pod", lambda spec: spec.update(schedulerName="night-shift")
+    ),
+    "seedless": Reason("volumeMount", "the Secret nowhere, of which its volume .* is made, is not there", of_a_seed),
+}
+
+# The same of guests that are started, or nearly.
+REASONS_OF_GUESTS = {
+    "pathless": Reason("backOff", r"there is no /disk/none\.img", of_another_path),
+    "held": Reason("paused", "it was started paused", lambda spec: spec.update(startStrategy="Paused")),
 }
 
 
@@ -78,6 +107,65 @@ def test_why_of_a_set_names_the_instance_that_is_not_well(person: Person, picky_
     person.await_verdict(picky_set, "noNodeMatches")
     begin = f"^{NAMESPACE}/{picky_set}: 0 of 1 ready.*"
     person.plugin.prints(begin + r"\nwrong +its instance picky-set\w+: ", "why", picky_set)
+
+
+@pytest.mark.parametrize("name", REASONS_OF_GUESTS)
+def test_why_says_why_a_guest_does_not_run(person: Person, goes: None, image: None, name: str) -> None:
+    reason = REASONS_OF_GUESTS[name]
+    person.apply(name, reason.strategy, reason.change)
+    person.why(name, reason.verdict, reason.pattern)
+
+
+def test_why_names_an_instancetype_that_is_missing(kube: Kube, person: Person, goes: None) -> None:
+    machine = person.example("sizeless", "Always")
+    domain = machine["spec"]["template"]["spec"]["domain"]
+    del domain["cpu"], domain["memory"]
+    machine["spec"]["instancetype"] = {"name": "gone", "kind": "VirtualMachineInstancetype"}
+    kube.apply(machine)
+    person.why("sizeless", "instancetype", "VirtualMachineInstancetype gone does not exist")
+
+
+@pytest.fixture
+def presets(kube: Kube, goes: None) -> Iterator[Object]:
+    """The labels by which two presets select a machine that contradict each other."""
+    labels = {"size": "disputed"}
+    for name, cores in {"big": 4, "small": 1}.items():
+        spec = {"selector": {"matchLabels": labels}, "domain": {"devices": {}, "cpu": {"cores": cores}}}
+        head = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstancePreset", "metadata": {"name": name}}
+        kube.apply(head | {"spec": spec})
+    yield labels
+    kube.kubectl("delete", "vmipreset", "big", "small")
+
+
+def test_why_names_presets_that_contradict_each_other(kube: Kube, person: Person, presets: Object) -> None:
+    machine = person.example("disputed", "Manual")
+    template = machine["spec"]["template"]
+    template["metadata"] = {"annotations": dict(TCG), "labels": presets}
+    instance = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "spec": template["spec"]}
+    instance["metadata"] = template["metadata"] | {"name": "probe"}
+
+    def is_admitted() -> bool:
+        return bool(kube.tried("create", "--dry-run=server", "-f", "-", text=json.dumps(instance)))
+
+    # Each replica of the controller learns of presets by its own watch.
+    kube.ask_until("replicas that know both", lambda: not any(is_admitted() for _ in range(8)))
+    machine["spec"]["runStrategy"] = "Always"
+    kube.apply(machine)
+    pattern = r"the presets big and small both select it, and differ in spec\.domain\.cpu"
+    person.why("disputed", "presetConflict", pattern)
+
+
+@pytest.fixture
+def cordoned(kube: Kube, goes: None) -> Iterator[None]:
+    """No node takes a new pod."""
+    kube.kubectl("cordon", NODE_1, NODE_2, namespace=None)
+    yield
+    kube.kubectl("uncordon", NODE_1, NODE_2, namespace=None)
+
+
+def test_why_names_nodes_that_are_cordoned(person: Person, cordoned: None) -> None:
+    person.apply("waiting", "Always")
+    person.why("waiting", "unschedulable", "because nodes are cordoned")
 
 
 def test_a_halted_machine_has_no_console(person: Person, goes: None) -> None:

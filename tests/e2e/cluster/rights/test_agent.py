@@ -102,11 +102,15 @@ def test_an_agent_writes_two_conditions_of_launcher_pods_of_its_node(server: Api
 
 OWN_LABELS = "labels of kubevirt.io only"
 HEARTBEAT = {"metadata": {"annotations": {"kubevirt.io/heartbeat": "now"}}}
+CONNECTED = {"metadata": {"annotations": {"garboard.dev/connected-controllers": "2 now"}}}
+OTHERS = {"metadata": {"annotations": {"garboard.dev/another": "now"}}}
 MARKS = {"kubevirt.io/schedulable": "true", "cpu-model.node.kubevirt.io/qemu64": "true"}
 NODES = {
     "labels of its node": granted(labels(AGENT_1, "node-1", MARKS)),
     "removes such a label": granted(labels(AGENT_1, "node-1", {"kubevirt.io/schedulable": None})),
     "the heartbeat": granted(node(AGENT_1, "node-1", HEARTBEAT)),
+    "to how many controllers it is connected": granted(node(AGENT_1, "node-1", CONNECTED)),
+    "no other annotation": refused("connected-controllers only", node(AGENT_1, "node-1", OTHERS)),
     "not of another node": refused("may not write another node", labels(AGENT_1, "node-2", {"kubevirt.io/x": "y"})),
     "no other label": refused(OWN_LABELS, labels(AGENT_1, "node-1", {"node-role.kubernetes.io/control-plane": ""})),
     "none that only looks like it": refused(OWN_LABELS, labels(AGENT_1, "node-1", {"evilkubevirt.io/x": ""})),

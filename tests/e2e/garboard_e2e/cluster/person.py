@@ -178,4 +178,4 @@ class Person:
     def record(self, name: str, verdict: str) -> None:
         """Keeps what it came from in the directory GARBOARD_SITUATIONS, as tests/situations has it."""
         if place := os.environ.get("GARBOARD_SITUATIONS"):
-            pathlib.Path(place, f"{verdict}.json").write_text(self.plugin.run("why", name, "-o", "facts"))
+            pathlib.Path(place, f"{verdict}.{name}.json").write_text(self.plugin.run("why", name, "-o", "facts"))

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::gather::Installation;
 use super::manifest::VERSION;
 use super::{CONTROLLER, NAMESPACE};
-use crate::why::{age, ready_of};
+use crate::why::{age, connected_controllers, ready_of};
 
 /// An agent whose last heartbeat is as old as this has ended, as the controller sees it.
 const STALE: Duration = Duration::from_secs(SILENT_SECONDS);
@@ -327,6 +327,10 @@ fn node_trouble(found: &Installation, node: &Node, name: &str, now: Timestamp) -
     let beat = node.metadata.annotations.as_ref().and_then(|all| all.get(HEARTBEAT)).and_then(|text| text.parse().ok());
     if let Some(beat) = beat.filter(|beat: &Timestamp| now.duration_since(*beat).unsigned_abs() >= STALE) {
         return Some(trouble(format!("the agent of {name} has sent no heartbeat for {}", age(beat, now)), agent));
+    }
+    if connected_controllers(node).is_some_and(|(count, _)| count == 0) {
+        let what = format!("the agent of {name} is connected to no controller: no request reaches its machines");
+        return Some(trouble(what, agent));
     }
     (!offers(node, TUN)).then(|| trouble(format!("{name} offers no network devices ({TUN})"), agent))
 }

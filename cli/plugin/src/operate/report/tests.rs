@@ -189,6 +189,16 @@ fn a_node_says_why_it_takes_no_machines() {
         annotations.insert("kubevirt.io/heartbeat".into(), "2025-12-31T23:50:00Z".into());
     });
     assert!(silent.contains("no heartbeat for 11 min"), "{silent}");
+    let connected = |value: &str| {
+        with(&|node| {
+            let annotations = node.metadata.annotations.as_mut().unwrap();
+            annotations.insert("garboard.dev/connected-controllers".into(), value.into());
+        })
+    };
+    let alone = connected("0 2026-01-01T00:00:00Z");
+    assert!(alone.contains("the agent of node-1 is connected to no controller"), "{alone}");
+    assert_eq!(connected("2 2026-01-01T00:00:00Z"), "");
+    assert_eq!(connected("0 2025-12-31T00:00:00Z"), "", "an agent of a version before has taken its place");
     let lost = with(&|node| node.status.as_mut().unwrap().conditions.as_mut().unwrap()[0].status = "Unknown".into());
     assert!(lost.contains("node-1 is not ready"), "{lost}");
     let without_kvm = with(&|node| {

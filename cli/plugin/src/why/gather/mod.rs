@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use garboard_api::VirtualMachine;
+use garboard_api::metadata::node_annotation::{CONTROLLERS, HEARTBEAT};
 use garboard_api::v1::Volume;
 use garboard_api::v1::cdi::DataVolumeSpec;
 use jiff::Timestamp;
@@ -21,6 +22,8 @@ const MOST_EVENTS: usize = 50;
 /// Objects whose events are asked for: each by a question of its own, for which a thread waits. A machine's author may name any number
 /// of claims.
 const MOST_OBJECTS: usize = 64;
+/// What node agents report in annotations of their nodes. All other annotations are left out.
+const OF_AGENTS: [&str; 2] = [HEARTBEAT, CONTROLLERS];
 
 /// Looks. What the user may not see is noted, and is no failure.
 pub(super) fn gather(cluster: &impl Look, name: &str, now: Timestamp) -> Result<Facts, Failure> {
@@ -29,6 +32,7 @@ pub(super) fn gather(cluster: &impl Look, name: &str, now: Timestamp) -> Result<
         let machine = scope.spawn(|| find::machine(cluster, name));
         let nodes = scope.spawn(|| list(cluster, Question::Nodes));
         let controller = scope.spawn(|| list(cluster, Question::Controller));
+        let controllers = scope.spawn(|| list(cluster, Question::Controllers));
         let agents = scope.spawn(|| list(cluster, Question::Agents));
         let kubevirts = scope.spawn(|| cluster.look(Question::KubeVirts));
         let runs = scope.spawn(|| cluster.look(Question::RunsOf(name)));
@@ -39,7 +43,9 @@ pub(super) fn gather(cluster: &impl Look, name: &str, now: Timestamp) -> Result<
         let controller = noted(controller.join().unwrap_or_else(|_| Err(lost())), "the controller", &mut facts.unseen);
         let agents = noted(agents.join().unwrap_or_else(|_| Err(lost())), "node agents", &mut facts.unseen);
         if let (Some(mut controller), Some(agents)) = (controller, agents) {
-            facts.parts = Some(Parts { controller: controller.pop(), agents });
+            // Why none works; that none does is known of the deployment.
+            let controllers = controllers.join().unwrap_or_else(|_| Err(lost())).unwrap_or_default();
+            facts.parts = Some(Parts { controller: controller.pop(), controllers, agents });
         }
         // A cluster need not have these kinds, and who may not see them sees what there is besides.
         facts.runs = runs.join().unwrap_or_else(|_| Err(lost())).unwrap_or_default();
@@ -123,9 +129,7 @@ fn data_volumes(cluster: &impl Look, facts: &mut Facts) {
 
 /// The claims that the instance, or else the machine, names.
 fn claims_of(facts: &Facts) -> Vec<String> {
-    let of_vmi = facts.vmi.as_ref().map(|vmi| &vmi.spec);
-    let of_vm = facts.vm.as_ref().and_then(|vm| vm.spec.template.spec.as_ref());
-    of_vmi.or(of_vm).map(|spec| spec.claims(&facts.name).collect()).unwrap_or_default()
+    facts.spec().map(|spec| spec.claims(&facts.name).collect()).unwrap_or_default()
 }
 
 /// What no rule looks at, and what may be secret, is not written down.
@@ -155,8 +159,8 @@ fn strip(facts: &mut Facts) {
         vmi.spec.volumes.iter_mut().for_each(without_secrets);
     }
     pods.iter_mut().for_each(strip_pod);
-    if let Some(Parts { controller, agents }) = parts {
-        agents.iter_mut().for_each(strip_pod);
+    if let Some(Parts { controller, controllers, agents }) = parts {
+        controllers.iter_mut().chain(agents).for_each(strip_pod);
         controller.iter_mut().for_each(|deployment| deployment.metadata.managed_fields = None);
     }
     runs.iter_mut().for_each(strip_run);
@@ -164,7 +168,7 @@ fn strip(facts: &mut Facts) {
     claims.iter_mut().for_each(|claim| claim.metadata.managed_fields = None);
     for node in nodes.iter_mut().flatten() {
         node.metadata.managed_fields = None;
-        node.metadata.annotations = None;
+        node.metadata.annotations.iter_mut().for_each(|all| all.retain(|key, _| OF_AGENTS.contains(&key.as_str())));
         if let Some(status) = &mut node.status {
             status.images = None;
         }

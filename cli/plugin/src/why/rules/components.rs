@@ -2,10 +2,12 @@
 
 use garboard_api::conditions::{KubeVirtConditionType, NodeConditionType};
 use garboard_api::run_strategy::RunStrategy;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
 
 use super::refused::bounded;
-use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
-use crate::why::facts::{Facts, of_node};
+use crate::why::diagnosis::{DiagnosisVerdict, Evidence, Finding, seen};
+use crate::why::facts::{Facts, age, containers, of_node};
 
 /// A controller that works has made something of a machine by then, seconds.
 const REACTION_SECONDS: i64 = 30;
@@ -54,13 +56,34 @@ pub(crate) fn controller_down(facts: &Facts) -> Option<Finding> {
         let wanted = deployment.and_then(|each| each.spec.as_ref()?.replicas).unwrap_or(0);
         let evidence =
             seen("deployment/garboard-controller", "status.availableReplicas", format!("0 of {wanted}"), None);
-        return Some(
-            Finding::wrong(DiagnosisVerdict::ControllerDown, cause)
-                .shown_by(evidence)
-                .then("kubectl garboard cluster status"),
-        );
+        let why = facts.parts.iter().flat_map(|parts| &parts.controllers).find_map(trouble);
+        let finding = Finding::wrong(DiagnosisVerdict::ControllerDown, cause).shown_by(evidence);
+        let finding = why.into_iter().fold(finding, Finding::shown_by);
+        return Some(finding.then("kubectl garboard cluster status"));
     }
     ignored(facts)
+}
+
+/// Why the container of one of Garboard's pods does not come up.
+fn trouble(pod: &Pod) -> Option<Evidence> {
+    let status = containers(pod).into_iter().find(|status| !status.ready)?;
+    let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+    let ended = [&status.state, &status.last_state].into_iter().flatten().find_map(|state| state.terminated.as_ref());
+    let reason = waiting.and_then(|waiting| waiting.reason.clone()).unwrap_or_else(|| "it is not ready".to_owned());
+    let message = ended.and_then(|ended| ended.message.as_deref()).map(last_line);
+    let message = message.or_else(|| waiting.and_then(|waiting| waiting.message.clone())).unwrap_or_default();
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let at = ended.and_then(|ended| ended.finished_at.as_ref()).map(|time| time.0);
+    Some(seen(format!("pod/{name}"), format!("containers[{}] {reason}", status.name), bounded(&message), at))
+}
+
+/// The last line of a log, where the kubelet has kept its end: what it is about and why.
+fn last_line(log: &str) -> String {
+    let line = log.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    let read: Value = serde_json::from_str(line).unwrap_or_default();
+    let texts: Vec<&str> =
+        ["message", "problem", "error"].iter().filter_map(|key| read["fields"][*key].as_str()).collect();
+    if texts.is_empty() { line.to_owned() } else { texts.join(": ") }
 }
 
 /// No controller has touched it for longer than one takes.
@@ -91,11 +114,42 @@ pub(crate) fn agent_down(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let cause = format!("its start waits for the agent of node {node}, which does not work");
-    let evidence = match facts.agent(node).and_then(|pod| pod.metadata.name.clone()) {
-        Some(pod) => seen(format!("pod/{pod}"), "conditions[Ready]", "False", None),
-        None => seen(format!("node/{node}"), "pods", "no garboard-node on it", None),
+    let finding = Finding::wrong(DiagnosisVerdict::AgentDown, cause).since(facts.phase_since());
+    Some(finding.shown_by(without_agent(facts, node)).then("kubectl garboard cluster status"))
+}
+
+/// What shows that the agent of a node does not work.
+fn without_agent(facts: &Facts, node: &str) -> Evidence {
+    let Some(pod) = facts.agent(node) else {
+        return seen(format!("node/{node}"), "pods", "no garboard-node on it", None);
     };
-    let finding = Finding::wrong(DiagnosisVerdict::AgentDown, cause).since(facts.phase_since()).shown_by(evidence);
+    let silent = facts.silent_since(node).map(|since| {
+        let value = format!("its agent gave its last sign of life {} ago", age(since, facts.now));
+        seen(format!("node/{node}"), "annotations", value, Some(since))
+    });
+    let unready = || {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        seen(format!("pod/{name}"), "conditions[Ready]", "False", None)
+    };
+    trouble(pod).or(silent).unwrap_or_else(unready)
+}
+
+/// The agent of its node lives, and no controller reaches it: nothing that a user asks of the guest gets to it.
+pub(crate) fn agent_unconnected(facts: &Facts) -> Option<Finding> {
+    let node = facts.node_name().filter(|node| facts.phase() == Some("Running") && !facts.is_without_agent(node))?;
+    let (_, at) = facts.controllers_of(node).filter(|(count, _)| *count == 0)?;
+    // Then that is the cause, and explains this as well.
+    if facts.is_without_controller() {
+        return None;
+    }
+    let cause = format!(
+        "its guest runs, but the agent of node {node} is connected to no controller: consoles, pauses and other requests do not reach \
+         it, and there are no metrics of it"
+    );
+    let value = "its agent was connected to no controller at its last sign of life";
+    let finding = Finding::wrong(DiagnosisVerdict::AgentDown, cause).since(Some(at));
+    let finding = finding.shown_by(seen(format!("node/{node}"), "annotations", value, Some(at)));
+    let finding = finding.then(format!("check that pods of node {node} reach port 8445 of the controllers' pods"));
     Some(finding.then("kubectl garboard cluster status"))
 }
 

@@ -12,6 +12,8 @@ use crate::why::facts::{Condition, Facts};
 const NOT_CREATED: &str = Reason::FailedDataVolumeCreate.name();
 /// The reason where one cannot be filled.
 const NOT_IMPORTED: &str = Reason::FailedDataVolumeImport.name();
+/// The importer's answer where a DataVolume copies what its namespace may not read.
+const MAY_NOT_READ: &str = "has insufficient permissions in clone source namespace";
 /// The condition while one is being filled, of a machine and of an instance.
 const NOT_FILLED: &str = VmConditionType::DataVolumesReady.name();
 /// CDI's phase of one that is filled only once a pod uses it.
@@ -35,6 +37,10 @@ pub(crate) fn unfilled(facts: &Facts) -> Option<Finding> {
     };
     let evidence = seen(object, format!("conditions[{kind}] {}", condition.reason), message, condition.since);
     let finding = finding.since(condition.since).shown_by(evidence);
+    if condition.message.contains(MAY_NOT_READ) {
+        let grant = "let the machine's service account, or default, create datavolumes/source in the namespace that has the source";
+        return Some(finding.then(grant).then(format!("kubectl describe vm {}", facts.name)));
+    }
     Some(if condition.reason == NOT_CREATED {
         finding.then("kubectl api-resources --api-group=cdi.kubevirt.io").then("kubectl get pvc")
     } else {

@@ -1,35 +1,24 @@
 //! Runs that are over, and how they ended.
 
-use garboard_api::Quantity;
-use garboard_api::conditions::{Reason, VmiConditionType};
+use garboard_api::conditions::VmiConditionType;
 use garboard_api::run_strategy::RunStrategy;
-use garboard_protocol::exit::{Account, EndReason, ExitCause};
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Pod};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as PodQuantity;
+use garboard_protocol::exit::EndReason;
 
+use super::last_end::{End, ended_badly, last_end, of_record, out_of_memory, terminated};
 use super::refused::bounded;
-use super::running;
+use super::{containers, running, start_errors};
 use crate::why::diagnosis::{DiagnosisVerdict, Evidence, Finding, seen};
-use crate::why::facts::{Condition, Facts, age, containers, when};
+use crate::why::facts::{Facts, age};
 
-/// The kubelet's reason for a container that the OOM killer ended.
-const OOM_KILLED: &str = "OOMKilled";
-
-/// How a run ended, from the source that has most of it.
-struct End {
-    /// The cause; unknown where an earlier version wrote a message without a reason.
-    cause: EndReason,
-    message: String,
-    at: Option<Timestamp>,
-    evidence: Evidence,
-}
+/// With less a usual guest of Linux does not boot, bytes.
+const LITTLE_MEMORY_BYTES: u64 = 256 << 20;
 
 /// The kubelet ended the pod, or did not let it begin.
 pub(crate) fn evicted(facts: &Facts) -> Option<Finding> {
     let pod = facts.pod()?;
     let status = pod.status.as_ref().filter(|status| status.phase.as_deref() == Some("Failed"))?;
-    let reason = status.reason.clone()?;
+    // A pod that its kubelet did not take has not begun.
+    let reason = status.reason.clone().filter(|_| containers::rejected(facts).is_none())?;
     let message = bounded(status.message.as_deref().unwrap_or_default());
     let name = pod.metadata.name.clone().unwrap_or_default();
     let since = terminated(facts).and_then(|(_, end)| end.finished_at.as_ref()).map(|time| time.0);
@@ -57,7 +46,10 @@ pub(crate) fn back_off(facts: &Facts) -> Option<Finding> {
     let times = if count == 1 { "once".to_owned() } else { format!("{count} times in a row") };
     let evidence =
         seen(format!("vm/{}", facts.name), "status.startFailure.consecutiveFailCount", count.to_string(), None);
-    let finding = match last_end(facts) {
+    let end = last_end(facts);
+    let failed = end.as_ref().filter(|end| is_of_start(end.cause));
+    let advice = failed.and_then(|end| start_errors::advice(facts, &end.message));
+    let finding = match end {
         Some(end) => {
             let cause = format!("it failed to start {times}; {soon}; the last time: {}", end.message);
             Finding::wrong(DiagnosisVerdict::BackOff, cause).since(end.at).shown_by(end.evidence)
@@ -65,11 +57,39 @@ pub(crate) fn back_off(facts: &Facts) -> Option<Finding> {
         None => Finding::wrong(DiagnosisVerdict::BackOff, format!("it failed to start {times}; {soon}")),
     };
     let stop = format!("kubectl garboard stop {}", facts.name);
+    let finding = advice.into_iter().fold(finding.shown_by(evidence), Finding::then);
+    Some(finding.then(format!("kubectl garboard explain {}", facts.name)).then(format!("{stop}    # to stop trying")))
+}
+
+/// The cluster had it leave its node, and its guest has ended for that.
+pub(crate) fn displaced(facts: &Facts) -> Option<Finding> {
+    let evicted = facts
+        .of_vmi(VmiConditionType::EvictionRequested)
+        .filter(|each| each.status == "True" && matches!(facts.phase(), Some("Succeeded" | "Failed")))?;
+    let node = facts.node_name().unwrap_or("its node");
+    let why = match evicted.reason.as_str() {
+        "PreemptionByScheduler" => format!("a pod of a higher priority has taken its place on {node}"),
+        "EvictionByEvictionAPI" => format!("its pod was evicted from {node}, as a drain does"),
+        "DeletionByTaintManager" => format!("{node} has a taint that its pod does not tolerate for longer"),
+        "TerminationByKubelet" => format!("the kubelet of {node} ended its pod"),
+        other => format!("the cluster had its pod leave {node} ({other})"),
+    };
+    let end = last_end(facts).map(|end| format!("; its run: {}", end.message)).unwrap_or_default();
+    let follows = matches!(facts.strategy(), Some(RunStrategy::Always | RunStrategy::RerunOnFailure));
+    let cause = format!("{why}: {}{end}", bounded(&evicted.message));
+    let finding = if follows {
+        Finding::waiting(DiagnosisVerdict::Evicted, cause)
+    } else {
+        Finding::wrong(DiagnosisVerdict::Evicted, cause)
+    };
+    let field = format!("conditions[EvictionRequested] {}", evicted.reason);
+    let evidence = seen(format!("vmi/{}", facts.name), field, bounded(&evicted.message), evicted.since);
     Some(
         finding
+            .since(evicted.since)
             .shown_by(evidence)
-            .then(format!("kubectl garboard explain {}", facts.name))
-            .then(format!("{stop}    # to stop trying")),
+            .then(format!("kubectl describe node {node}"))
+            .then(again(facts)),
     )
 }
 
@@ -119,9 +139,11 @@ pub(crate) fn over(facts: &Facts) -> Option<Finding> {
         RunStrategy::Always | RunStrategy::Manual | RunStrategy::Halted => "it is not to run on",
     });
     let finding = match last_end(facts) {
-        Some(end) => Finding::well(DiagnosisVerdict::RunOver, format!("its run is over: {}; {strategy}", end.message))
-            .since(end.at)
-            .shown_by(end.evidence),
+        Some(end) => {
+            let cause = format!("its run is over: {}; {strategy}", end.message);
+            let finding = Finding::well(DiagnosisVerdict::RunOver, cause).since(end.at).shown_by(end.evidence);
+            serial(facts, end.cause).into_iter().fold(finding, Finding::then)
+        }
         None => {
             let evidence = seen(
                 format!("vmi/{}", facts.name),
@@ -137,120 +159,33 @@ pub(crate) fn over(facts: &Facts) -> Option<Finding> {
     Some(finding.then(again(facts)))
 }
 
+/// What the guest printed last, where that explains its end.
+fn serial(facts: &Facts, cause: EndReason) -> Option<String> {
+    let last = if facts.pod().is_some() { "" } else { " --last" };
+    let look = match cause {
+        EndReason::GuestPanic => "what its kernel printed last",
+        EndReason::Watchdog => "what the guest printed before it stopped feeding its watchdog",
+        // A kernel that fails so badly that its processor is reset.
+        EndReason::GuestReboot => "did it reboot, or did its kernel fail (a triple fault looks the same)?",
+        EndReason::OutOfMemory
+        | EndReason::QemuFailed
+        | EndReason::QemuKilled
+        | EndReason::QemuCrashed
+        | EndReason::MachineKilled
+        | EndReason::NotStarted
+        | EndReason::GracePeriodExceeded
+        | EndReason::GuestShutdown
+        | EndReason::StoppedGracefully
+        | EndReason::ForceStopped
+        | EndReason::Unknown => return None,
+    };
+    Some(format!("kubectl garboard logs {}{last} --part serial    # {look}", facts.name))
+}
+
 /// The controller has started this strategy before: it notes that in the status.
 fn stayed_down(facts: &Facts) -> bool {
     let noted = facts.vm.as_ref().and_then(|vm| vm.status.as_ref()?.run_strategy.clone());
     noted.as_deref() == facts.strategy().map(RunStrategy::name)
-}
-
-/// By the cause that the event names, by its severity where an earlier version named none, or by the record of the run.
-fn ended_badly(facts: &Facts) -> bool {
-    let Some(event) = stopped(facts) else {
-        return of_record(facts).is_some_and(|end| !end.cause.is_success());
-    };
-    let cause = Account::read(event.message.as_deref().unwrap_or_default()).reason;
-    if cause == EndReason::Unknown { event.type_.as_deref() == Some("Warning") } else { !cause.is_success() }
-}
-
-/// What is known of the last end: the condition, PID 1's termination message, the event that outlives both, or the record of the run, which
-/// outlives the event.
-fn last_end(facts: &Facts) -> Option<End> {
-    of_condition(facts)
-        .or_else(|| of_termination_message(facts))
-        .or_else(|| of_event(facts))
-        .or_else(|| of_record(facts))
-}
-
-fn of_condition(facts: &Facts) -> Option<End> {
-    let Condition { reason, message, since, .. } =
-        facts.of_vmi(VmiConditionType::Ended).filter(|each| each.status == "True")?;
-    let evidence = seen(format!("vmi/{}", facts.name), format!("conditions[Ended] {reason}"), bounded(&message), since);
-    let message = match of_termination_message(facts).map(|end| end.message) {
-        // PID 1 has QEMU's last output as well.
-        Some(longer) if longer.starts_with(message.as_str()) => longer,
-        Some(_) | None => bounded(&message),
-    };
-    Some(End { cause: EndReason::read(&reason), message, at: since, evidence })
-}
-
-fn of_termination_message(facts: &Facts) -> Option<End> {
-    let (pod, end) = terminated(facts)?;
-    let text = end.message.as_deref().map(str::trim).filter(|text| !text.is_empty());
-    let at = end.finished_at.as_ref().map(|time| time.0);
-    let account = text.map(Account::read);
-    let reason = account.map_or(EndReason::Unknown, |account| account.reason);
-    // The kubelet's reason: PID 1 was killed before it could write it.
-    let cause = if end.reason.as_deref() == Some(OOM_KILLED) { EndReason::OutOfMemory } else { reason };
-    let message = match account {
-        Some(account) => bounded(&account.message.replace('\n', ": ")),
-        None => without_account(facts, end),
-    };
-    let evidence = seen(format!("pod/{pod}"), "containers[compute] termination message", message.clone(), at);
-    Some(End { cause, message, at, evidence })
-}
-
-/// The end of a container for which PID 1 wrote no message.
-fn without_account(facts: &Facts, end: &ContainerStateTerminated) -> String {
-    let reason = end.reason.as_deref().unwrap_or("no reason");
-    let ended = format!("its container ended with code {} ({reason})", end.exit_code);
-    if reason == OOM_KILLED { format!("{ended}: {}", out_of_memory(facts).message()) } else { ended }
-}
-
-/// The cause of an end by the OOM killer, with the memory limit of the guest's container. Where no pod is left, the limit that the
-/// machine asks for is used.
-fn out_of_memory(facts: &Facts) -> ExitCause {
-    let limit_bytes = match facts.pod() {
-        Some(pod) => limit_of_pod(pod).and_then(|limit| limit.0.parse::<Quantity>().ok()?.to_bytes()),
-        None => limit_of_machine(facts).and_then(Quantity::to_bytes),
-    };
-    ExitCause::OutOfMemory { limit_bytes }
-}
-
-fn limit_of_pod(pod: &Pod) -> Option<&PodQuantity> {
-    let compute = pod.spec.as_ref()?.containers.iter().find(|each| each.name == "compute")?;
-    compute.resources.as_ref()?.limits.as_ref()?.get("memory")
-}
-
-fn limit_of_machine(facts: &Facts) -> Option<&Quantity> {
-    let of_vmi = facts.vmi.as_ref().map(|vmi| &vmi.spec);
-    let of_vm = || facts.vm.as_ref()?.spec.template.spec.as_ref();
-    of_vmi.or_else(of_vm)?.domain.resources.as_ref()?.limits.get("memory")
-}
-
-fn terminated(facts: &Facts) -> Option<(String, &ContainerStateTerminated)> {
-    let pod = facts.pod()?;
-    let compute = containers(pod).into_iter().find(|status| status.name == "compute")?;
-    let end = compute.state.as_ref()?.terminated.as_ref()?;
-    Some((pod.metadata.name.clone().unwrap_or_default(), end))
-}
-
-fn of_event(facts: &Facts) -> Option<End> {
-    let event = stopped(facts)?;
-    let account = Account::read(event.message.as_deref().unwrap_or_default());
-    let message = bounded(account.message);
-    let evidence = seen(format!("vmi/{}", facts.name), "event Stopped", message.clone(), when(event));
-    Some(End { cause: account.reason, message, at: when(event), evidence })
-}
-
-/// With the last line that QEMU printed, where it gave up or crashed.
-fn of_record(facts: &Facts) -> Option<End> {
-    let run = facts.last_run()?;
-    // That of an earlier instance says nothing of this one.
-    let uid = facts.vmi.as_ref().and_then(|vmi| vmi.metadata.uid.as_deref());
-    if uid.is_some_and(|uid| run["spec"]["instanceUID"] != uid) {
-        return None;
-    }
-    let text = |key: &str| run["spec"][key].as_str().unwrap_or_default();
-    let cause = EndReason::read(text("reason"));
-    let last_line = text("qemuOutput").lines().map(str::trim).rfind(|line| !line.is_empty());
-    let message = match last_line.filter(|_| matches!(cause, EndReason::QemuFailed | EndReason::QemuCrashed)) {
-        Some(line) if !text("message").contains(line) => bounded(&format!("{}: {line}", text("message"))),
-        Some(_) | None => bounded(text("message")),
-    };
-    let at = text("endedAt").parse::<Timestamp>().ok();
-    let name = run["metadata"]["name"].as_str().unwrap_or_default();
-    let evidence = seen(format!("machinerun/{name}"), format!("spec.reason {}", text("reason")), message.clone(), at);
-    Some(End { cause, message, at, evidence })
 }
 
 /// How the last run ended of a machine that does not run, where its record is all that is left; a remark.
@@ -268,19 +203,21 @@ pub(super) fn left_of(facts: &Facts) -> Option<Evidence> {
     of_record(facts).map(|end| end.evidence)
 }
 
-/// The event in which a node agent reports how the last run of this name ended.
-pub(super) fn stopped(facts: &Facts) -> Option<&Event> {
-    let is_end = |event: &&Event| event.reason.as_deref() == Some(Reason::Stopped.name());
-    facts.events_of("VirtualMachineInstance").into_iter().find(is_end)
-}
-
 fn advice(facts: &Facts, end: &End) -> Vec<String> {
     let name = &facts.name;
     let last = if facts.pod().is_some() { "" } else { " --last" };
     let has_log = facts.pod().is_some() || facts.last_run().is_some();
     let logs = has_log.then(|| format!("kubectl garboard logs {name}{last}"));
     let faster = interpretation_of(facts, end.cause).map(|_| running::faster(facts)).into_iter().flatten();
-    logs.into_iter().chain(faster).chain(remedy(facts, end.cause)).chain([again(facts)]).collect()
+    let known = start_errors::advice(facts, &end.message).filter(|_| is_of_start(end.cause));
+    let serial = serial(facts, end.cause).filter(|_| has_log);
+    let special = faster.chain(known).chain(serial).chain(remedy(facts, end.cause));
+    logs.into_iter().chain(special).chain([again(facts)]).collect()
+}
+
+/// Whether QEMU gave up, or was not even started: the message has why.
+fn is_of_start(cause: EndReason) -> bool {
+    matches!(cause, EndReason::QemuFailed | EndReason::NotStarted)
 }
 
 /// QEMU gives up where KVM, which interprets the guest's code, meets an instruction that it does not know.
@@ -298,8 +235,8 @@ fn remedy(facts: &Facts, cause: EndReason) -> Option<String> {
         EndReason::QemuCrashed => Some("report it to QEMU, with the log".to_owned()),
         EndReason::QemuFailed | EndReason::NotStarted => Some(format!("kubectl garboard explain {}", facts.name)),
         EndReason::GracePeriodExceeded => Some("give the guest ACPI or a guest agent, or more grace".to_owned()),
-        EndReason::GuestPanic
-        | EndReason::Watchdog
+        EndReason::GuestPanic => more_memory(facts),
+        EndReason::Watchdog
         | EndReason::GuestShutdown
         | EndReason::GuestReboot
         | EndReason::StoppedGracefully
@@ -308,19 +245,33 @@ fn remedy(facts: &Facts, cause: EndReason) -> Option<String> {
     }
 }
 
+/// A kernel that has too little memory to unpack its system panics.
+fn more_memory(facts: &Facts) -> Option<String> {
+    let guest = facts.spec()?.domain.memory.as_ref()?.guest.as_ref()?;
+    let is_small = guest.to_bytes().is_some_and(|bytes| bytes < LITTLE_MEMORY_BYTES);
+    is_small.then(|| {
+        format!("its guest has {guest} of memory, with which few systems boot: raise spec.domain.memory.guest")
+    })
+}
+
 /// How it is started again.
 pub(super) fn again(facts: &Facts) -> String {
     let name = &facts.name;
     let start = format!("kubectl garboard start {name}");
     match facts.strategy() {
         None => format!("kubectl delete vmi {name}, and create it again"),
-        Some(RunStrategy::RerunOnFailure) if facts.phase() == Some("Succeeded") => start,
+        Some(RunStrategy::RerunOnFailure) if is_done(facts) => start,
         Some(RunStrategy::Always | RunStrategy::RerunOnFailure) => {
             format!("kubectl get vm {name} -w    # it is started again")
         }
         Some(RunStrategy::Manual | RunStrategy::Halted) => start,
         Some(RunStrategy::Once) => format!("{}; {start}", made_manual(name)),
     }
+}
+
+/// Whether its last run ended well, also where its instance is gone.
+fn is_done(facts: &Facts) -> bool {
+    facts.phase() == Some("Succeeded") || facts.vmi.is_none() && stayed_down(facts) && !ended_badly(facts)
 }
 
 /// How it gets a new run while its guest runs.

@@ -42,6 +42,23 @@ pub(crate) fn not_found(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// When it is to run is nothing that a controller acts on.
+pub(crate) fn strategy(facts: &Facts) -> Option<Finding> {
+    let vm = facts.vm.as_ref().filter(|_| facts.strategy().is_none())?;
+    const INSTEAD: &str = "Always, RerunOnFailure, Once, Manual or Halted";
+    let written = vm.spec.run_strategy.as_deref().unwrap_or_default();
+    let cause = match written {
+        "" => format!("it has neither spec.runStrategy nor spec.running, so that nothing starts it; write {INSTEAD}"),
+        "WaitAsReceiver" => format!(
+            "spec.runStrategy: it waits for a guest that another cluster sends (WaitAsReceiver), and no guest is moved here; write {INSTEAD}"
+        ),
+        other => format!("spec.runStrategy: `{other}` is not known; write {INSTEAD}"),
+    };
+    let finding = Finding::wrong(DiagnosisVerdict::FieldRefused, cause);
+    let finding = finding.shown_by(seen(format!("vm/{}", facts.name), "spec.runStrategy", written, None));
+    Some(finding.then(format!("kubectl edit vm {}", facts.name)))
+}
+
 /// The machine's object, or that of its instance, is to go.
 pub(crate) fn deletion(facts: &Facts) -> Option<Finding> {
     let (object, metadata) = match (&facts.vm, &facts.vmi) {
@@ -99,11 +116,18 @@ fn pod_leaves(facts: &Facts) -> Option<Finding> {
     let left = end.duration_since(facts.now).as_secs();
     let evidence = seen(format!("pod/{name}"), "metadata.deletionTimestamp", format!("{grace} s of grace"), asked);
     if left >= -REACTION_SECONDS {
-        let cause = match left {
-            1.. => format!("its guest is being shut down; it is ended by force in {left} s at the latest"),
-            _ => "its guest was shut down, and its pod is being cleared away".to_owned(),
+        let (cause, force) = match left {
+            1.. => (
+                format!("its guest is being shut down; it is ended by force in {left} s at the latest"),
+                facts
+                    .vm
+                    .as_ref()
+                    .map(|_| format!("kubectl garboard stop {} --force    # not to wait for it", facts.name)),
+            ),
+            _ => ("its guest was shut down, and its pod is being cleared away".to_owned(), None),
         };
-        return Some(Finding::waiting(DiagnosisVerdict::Stopping, cause).since(asked).shown_by(evidence));
+        let finding = Finding::waiting(DiagnosisVerdict::Stopping, cause).since(asked).shown_by(evidence);
+        return Some(force.into_iter().fold(finding, Finding::then));
     }
     Some(overdue(facts, pod, end).since(asked).shown_by(evidence))
 }

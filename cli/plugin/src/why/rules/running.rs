@@ -2,19 +2,20 @@
 
 use garboard_api::conditions::{PodConditionType, Reason, VmConditionType, VmiConditionType};
 use garboard_api::metadata::annotation::ACCELERATOR;
-use garboard_protocol::exit::Account;
-use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Event;
 
-use super::ending::{restarted, stopped};
+use super::ending::restarted;
 use super::refused::bounded;
 use crate::operate::emulation::EmulationSetting;
 use crate::why::diagnosis::{DiagnosisVerdict, Evidence, Finding, seen};
-use crate::why::facts::{Facts, age, of_pod, when};
+use crate::why::facts::{Facts, of_pod, when};
 
-/// An end that is older does not explain how a machine is today.
-const RECENT: SignedDuration = SignedDuration::from_hours(1);
+/// The guest has not been resumed since it was started so.
+const STARTED_PAUSED: &str = "Paused";
+/// The host's reason of a write that found no room (`ENOSPC`).
+const NO_SPACE: &str = "No space left on device";
 
-fn is_running(facts: &Facts) -> bool {
+pub(super) fn is_running(facts: &Facts) -> bool {
     facts.phase() == Some("Running")
 }
 
@@ -27,15 +28,28 @@ pub(crate) fn storage_failed(facts: &Facts) -> Option<Finding> {
     let paused = facts
         .of_vmi(VmiConditionType::Paused)
         .filter(|each| each.status == "True" && each.reason == Reason::PausedIoError.name())?;
+    // What failed: it stands between the two texts that are always there.
+    let failed = paused.message.split_once(" detected: ").map(|(_, rest)| rest.split(';').next().unwrap_or(rest));
+    let detail = failed.map(|text| format!(": {}", bounded(text))).unwrap_or_default();
+    let is_full = paused.message.contains(NO_SPACE);
     let evidence =
         seen(format!("vmi/{}", facts.name), "conditions[Paused] PausedIOError", paused.message, paused.since);
-    let cause = "its disk failed, and its vCPUs are stopped until it works again (errorPolicy stop)";
+    let cause = if is_full {
+        format!("its disk has no room left where it is stored, and its vCPUs are stopped until it has{detail}")
+    } else {
+        format!("its disk failed, and its vCPUs are stopped until it works again (errorPolicy stop){detail}")
+    };
     let finding = Finding::wrong(DiagnosisVerdict::StorageFailed, cause).since(paused.since).shown_by(evidence);
     let name = &facts.name;
+    let repair = if is_full {
+        "enlarge the volume or free space where it is: the guest is resumed by itself within ten minutes"
+    } else {
+        "bring the storage back: the guest is resumed by itself within minutes"
+    };
     Some(
         finding
             .then(format!("kubectl garboard qmp {name} query-block"))
-            .then("bring the storage back: the guest is resumed by itself within minutes")
+            .then(repair)
             .then(format!("kubectl garboard unpause {name}    # at once")),
     )
 }
@@ -82,11 +96,22 @@ pub(crate) fn paused(facts: &Facts) -> Option<Finding> {
     let paused = facts.of_vmi(VmiConditionType::Paused).filter(|each| each.status == "True")?;
     let field = format!("conditions[Paused] {}", paused.reason);
     let evidence = seen(format!("vmi/{}", facts.name), field, paused.message, paused.since);
-    let finding =
-        Finding::well(DiagnosisVerdict::Paused, "it was paused on request; its memory is kept").since(paused.since);
+    let cause = if never_resumed(facts) {
+        "it was started paused, as its startStrategy requests, and nothing has resumed it yet"
+    } else {
+        "it was paused on request; its memory is kept"
+    };
+    let finding = Finding::well(DiagnosisVerdict::Paused, cause).since(paused.since);
     let name = &facts.name;
     let who = format!("kubectl garboard logs {name}    # who did it");
     Some(finding.shown_by(evidence).then(format!("kubectl garboard unpause {name}")).then(who))
+}
+
+/// Whether its guest has not begun, because it was to be started paused.
+fn never_resumed(facts: &Facts) -> bool {
+    let events = facts.events_of("VirtualMachineInstance");
+    let was_resumed = events.iter().any(|event| event.reason.as_deref() == Some(Reason::Unpaused.name()));
+    facts.spec().and_then(|spec| spec.start_strategy.as_deref()) == Some(STARTED_PAUSED) && !was_resumed
 }
 
 /// It runs as it was before it was changed.
@@ -110,10 +135,12 @@ pub(crate) fn not_ready(facts: &Facts) -> Option<Finding> {
     if !is_running(facts) {
         return None;
     }
-    let cause = match ready.message.as_str() {
-        "" => format!("its guest runs, but does not count as ready ({})", ready.reason),
-        message => format!("its guest runs, but does not count as ready: {}", bounded(message)),
+    let detail = match ready.message.as_str() {
+        "" => format!(" ({})", ready.reason),
+        message => format!(": {}", bounded(message)),
     };
+    let probe = probe(facts).map(|text| format!("; {text}")).unwrap_or_default();
+    let cause = format!("its guest runs, but does not count as ready{detail}{probe}");
     let field = format!("conditions[Ready] {}", ready.reason);
     let evidence = seen(format!("vmi/{}", facts.name), field, bounded(&ready.message), ready.since);
     let finding = Finding::waiting(DiagnosisVerdict::NotReady, cause)
@@ -124,6 +151,15 @@ pub(crate) fn not_ready(facts: &Facts) -> Option<Finding> {
         Some(pod) => finding.then(format!("kubectl describe pod {pod}")),
         None => finding,
     })
+}
+
+/// Which probe fails, as the kubelet reported it last.
+fn probe(facts: &Facts) -> Option<String> {
+    let name = facts.pod()?.metadata.name.as_deref();
+    let is_probe =
+        |event: &&Event| event.reason.as_deref() == Some("Unhealthy") && event.involved_object.name.as_deref() == name;
+    let event = facts.events_of("Pod").into_iter().find(is_probe)?;
+    Some(bounded(event.message.as_deref().unwrap_or_default()))
 }
 
 /// Its guest runs.
@@ -184,54 +220,4 @@ pub(super) fn faster(facts: &Facts) -> Vec<String> {
         None => format!("or for this machine alone: write the annotation {ACCELERATOR}: tcg into its manifest"),
     };
     all.into_iter().chain([one]).collect()
-}
-
-/// Its vCPUs are interpreted. Where that is the verdict, it is no remark.
-pub(crate) fn emulated(facts: &Facts) -> Option<String> {
-    let slow = facts.of_vmi(VmiConditionType::SoftwareEmulation).filter(|each| each.status == "True")?;
-    if interpreted(facts).is_some() {
-        return None;
-    }
-    Some(if slow.message.is_empty() {
-        "its vCPUs are interpreted by software".to_owned()
-    } else {
-        bounded(&slow.message)
-    })
-}
-
-/// The cluster has it leave its node.
-pub(crate) fn evicted(facts: &Facts) -> Option<String> {
-    let evicted = facts.of_vmi(VmiConditionType::EvictionRequested).filter(|each| each.status == "True")?;
-    let detail = if evicted.message.is_empty() { evicted.reason } else { bounded(&evicted.message) };
-    Some(format!("the cluster has it leave its node: {detail}"))
-}
-
-/// Its file systems are frozen.
-pub(crate) fn frozen(facts: &Facts) -> Option<String> {
-    let status = facts.vmi.as_ref()?.status.as_ref()?;
-    let is_frozen = status.fs_freeze_status.as_deref() == Some("frozen");
-    is_frozen.then(|| {
-        let name = &facts.name;
-        format!(
-            "its file systems are frozen, so that its programs may wait; `kubectl garboard unfreeze {name}` thaws them"
-        )
-    })
-}
-
-/// Its guest lacks keys or passwords that its specification has.
-pub(crate) fn without_credentials(facts: &Facts) -> Option<String> {
-    let kind = VmiConditionType::AccessCredentialsSynchronized;
-    let lacking = facts.of_vmi(kind).filter(|each| each.status == "False" && is_running(facts))?;
-    Some(format!("not all access credentials are in its guest: {}", bounded(&lacking.message)))
-}
-
-/// An earlier run of it ended badly, not long ago.
-pub(crate) fn started_again(facts: &Facts) -> Option<String> {
-    if !is_running(facts) {
-        return None;
-    }
-    let event = stopped(facts).filter(|event| event.type_.as_deref() == Some("Warning"))?;
-    let at = when(event).filter(|at| facts.now.duration_since(*at) < RECENT)?;
-    let message = bounded(Account::read(event.message.as_deref().unwrap_or_default()).message);
-    Some(format!("it was started again: its last run ended {} ago: {message}", age(at, facts.now)))
 }

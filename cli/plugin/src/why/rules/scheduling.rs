@@ -13,6 +13,8 @@ use crate::operate::emulation::EmulationSetting;
 use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
 use crate::why::facts::{Condition, Facts, of_pod};
 
+/// A scheduler that works has looked at a pod by then, seconds.
+const REACTION_SECONDS: i64 = 30;
 /// What the controller asks of nodes by itself: beginning of the label, the field it comes from, and what it is.
 const OFFERS: [(&str, &str, &str); 3] = [
     (CPU_MODEL, "domain.cpu.model", "CPU model"),
@@ -32,12 +34,39 @@ pub(crate) fn unschedulable(facts: &Facts) -> Option<Finding> {
         .or_else(|| of_devices(facts, message))
         .or_else(|| of_room(facts, pod, message))
         .or_else(|| of_selector(facts, pod, message))
+        .or_else(|| of_neighbours(facts, message))
+        .or_else(|| of_cordons(message))
         .or_else(|| of_taints(message))
         .unwrap_or_else(|| {
             let cause = format!("no node can take it: {}", bounded(message));
             Finding::wrong(DiagnosisVerdict::Unschedulable, cause).then("kubectl describe nodes")
         });
     Some(finding.since(condition.since).shown_by(evidence(pod, &condition, message)))
+}
+
+/// Nobody has looked for a node yet.
+pub(crate) fn held_back(facts: &Facts) -> Option<Finding> {
+    let pod = facts.pod().filter(|_| facts.phase() == Some("Scheduling"))?;
+    let (name, spec) = (pod.metadata.name.clone().unwrap_or_default(), pod.spec.as_ref()?);
+    let gates = spec.scheduling_gates.iter().flatten().map(|gate| gate.name.as_str()).collect::<Vec<_>>().join(", ");
+    if !gates.is_empty() {
+        let cause = format!("its pod is kept from the scheduler by {gates} until the owner of that removes it");
+        let finding = Finding::waiting(DiagnosisVerdict::Unschedulable, cause).since(facts.phase_since());
+        let finding = finding.shown_by(seen(format!("pod/{name}"), "spec.schedulingGates", gates.clone(), None));
+        return Some(finding.then(format!("find out what sets and removes the scheduling gate {gates}")));
+    }
+    let made = pod.metadata.creation_timestamp.as_ref()?.0;
+    let is_looked_at = spec.node_name.is_some() || of_pod(pod, PodConditionType::PodScheduled).is_some();
+    if is_looked_at || facts.now.duration_since(made).as_secs() < REACTION_SECONDS {
+        return None;
+    }
+    let scheduler = spec.scheduler_name.as_deref().unwrap_or("default-scheduler");
+    let cause =
+        format!("no scheduler has looked at its pod: the pod is for the scheduler {scheduler}, which does not run");
+    let finding = Finding::wrong(DiagnosisVerdict::Unschedulable, cause).since(Some(made));
+    let finding = finding.shown_by(seen(format!("pod/{name}"), "spec.schedulerName", scheduler, Some(made)));
+    let finding = finding.then("kubectl get pods -A | grep scheduler");
+    Some(finding.then(format!("start that scheduler, or name another one in schedulerName: {}", edit(facts))))
 }
 
 fn evidence(pod: &Pod, condition: &Condition, message: &str) -> crate::why::diagnosis::Evidence {
@@ -49,21 +78,45 @@ fn evidence(pod: &Pod, condition: &Condition, message: &str) -> crate::why::diag
 fn of_claims(facts: &Facts, message: &str) -> Option<Finding> {
     if let Some((_, rest)) = message.split_once("persistentvolumeclaim \"")
         && let Some((claim, tail)) = rest.split_once('"')
-        && tail.starts_with(" not found")
+        && let Some(state) = [" not found", " is being deleted"].into_iter().find(|state| tail.starts_with(state))
     {
-        let finding = Finding::wrong(DiagnosisVerdict::ClaimMissing, format!("its claim {claim} is not there"));
+        let state = if state == " not found" { " is not there" } else { state };
+        let finding = Finding::wrong(DiagnosisVerdict::ClaimMissing, format!("its claim {claim}{state}"));
         return Some(finding.then("kubectl get pvc").then(edit(facts)));
     }
-    if message.contains("unbound immediate PersistentVolumeClaims") {
+    const UNBOUND: [&str; 3] = [
+        "unbound immediate PersistentVolumeClaims",
+        "didn't find available persistent volumes to bind",
+        "did not have enough free storage",
+    ];
+    if UNBOUND.iter().any(|text| message.contains(text)) {
         let nameless = || {
             let cause = "one of its claims has no volume";
             Finding::wrong(DiagnosisVerdict::ClaimUnbound, cause).then("kubectl get pvc")
         };
         return Some(unbound(facts).unwrap_or_else(nameless));
     }
-    message.contains("volume node affinity conflict").then(|| {
-        let cause = "the volume of one of its claims is on a node that does not take it";
-        Finding::wrong(DiagnosisVerdict::Unschedulable, cause).then("kubectl get pvc,pv")
+    elsewhere(facts, message)
+}
+
+/// The volume of a claim is where the pod cannot be, or another pod has it.
+fn elsewhere(facts: &Facts, message: &str) -> Option<Finding> {
+    let names: Vec<&str> = facts.claims.iter().filter_map(|claim| claim.metadata.name.as_deref()).collect();
+    let which = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    if message.contains("volume node affinity conflict") {
+        let cause = format!("the volume of one of its claims{which} is on nodes that do not take it");
+        let finding = Finding::wrong(DiagnosisVerdict::ClaimElsewhere, cause).then("kubectl get pvc,pv -o wide");
+        return Some(
+            finding.then("see what keeps the machine from the nodes that have the volume: kubectl describe pv"),
+        );
+    }
+    message.contains("ReadWriteOncePod access mode").then(|| {
+        let cause =
+            format!("another pod has one of its claims{which}, whose access mode ReadWriteOncePod is for one pod");
+        let finding = Finding::wrong(DiagnosisVerdict::ClaimElsewhere, cause);
+        finding
+            .then(format!("kubectl describe pvc {}    # Used By", names.join(" ")))
+            .then("stop the other machine first")
     })
 }
 
@@ -78,18 +131,28 @@ fn of_cluster(facts: &Facts, message: &str) -> Option<Finding> {
 }
 
 fn of_devices(facts: &Facts, message: &str) -> Option<Finding> {
-    let (_, rest) = message.split_once(&format!("Insufficient {OWN_DEVICES}"))?;
-    let device: String = rest.chars().take_while(|one| one.is_alphanumeric() || *one == '-').collect();
-    let finding = match device.as_str() {
-        "kvm" => Finding::wrong(DiagnosisVerdict::NoDevice, "no node that it may run on has /dev/kvm to give")
+    let (_, rest) = message.split_once(&format!("Insufficient {OWN_DEVICES}")).or_else(|| foreign_device(message))?;
+    let is_of_name = |one: &char| one.is_alphanumeric() || ['-', '.', '/', '_'].contains(one);
+    let device: String = rest.chars().take_while(is_of_name).collect();
+    let device = device.trim_end_matches('.');
+    let wrong = |cause: String| Finding::wrong(DiagnosisVerdict::NoDevice, cause);
+    Some(match device {
+        "kvm" => wrong("no node that it may run on has /dev/kvm to give".to_owned())
             .then("kubectl garboard cluster status")
             .then(format!("{}    # slow: vCPUs are interpreted where there is no KVM", emulation(facts).command())),
-        other => {
-            Finding::wrong(DiagnosisVerdict::NoDevice, format!("no node that it may run on has /dev/{other} to give"))
-                .then("kubectl garboard cluster status")
-        }
-    };
-    Some(finding)
+        other if other.contains('/') => wrong(format!("no node that it may run on has any {other} left"))
+            .then("kubectl describe nodes    # see Allocatable and Allocated resources")
+            .then(format!("ask for fewer, or for another device: {}", edit(facts))),
+        other => wrong(format!("no node that it may run on has /dev/{other} to give"))
+            .then("kubectl garboard cluster status"),
+    })
+}
+
+/// A device of another plug-in: its name has a domain before a slash.
+fn foreign_device(message: &str) -> Option<(&str, &str)> {
+    let begin = "Insufficient ";
+    let mut all = message.match_indices(begin).map(|(at, _)| message.split_at(at + begin.len()));
+    all.find(|(_, rest)| rest.split([',', ' ']).next().is_some_and(|name| name.contains('/')))
 }
 
 /// What is to be done for it depends on whether there is a KubeVirt object; the deployment is not looked at.
@@ -98,21 +161,36 @@ fn emulation(facts: &Facts) -> EmulationSetting {
 }
 
 fn of_room(facts: &Facts, pod: &Pod, message: &str) -> Option<Finding> {
+    if let Some(finding) = of_hugepages(facts, pod, message) {
+        return Some(finding);
+    }
     let missing: Vec<&str> = ["cpu", "memory", "ephemeral-storage"]
         .into_iter()
         .filter(|what| message.contains(&format!("Insufficient {what}")))
         .collect();
     if missing.is_empty() {
-        return (message.contains("Too many pods")).then(|| {
-            Finding::wrong(DiagnosisVerdict::NoRoom, "the nodes that it may run on have as many pods as they take")
-                .then("kubectl describe nodes")
-        });
+        const FULL: [(&str, &str); 2] = [("Too many pods", "pods"), ("exceed max volume count", "volumes attached")];
+        let (_, what) = FULL.into_iter().find(|(text, _)| message.contains(text))?;
+        let cause = format!("the nodes that it may run on have as many {what} as they take");
+        return Some(Finding::wrong(DiagnosisVerdict::NoRoom, cause).then("kubectl describe nodes"));
     }
     let asked: Vec<String> = missing.iter().map(|what| format!("{} {what}", requested(pod, what))).collect();
     let cause = format!("no node that it may run on has {} left", asked.join(" and "));
     let finding =
         Finding::wrong(DiagnosisVerdict::NoRoom, cause).then("kubectl describe nodes    # see Allocated resources");
     Some(finding.then(format!("ask for less: {}", edit(facts))))
+}
+
+/// Pages that nodes have to reserve before a guest can have them.
+fn of_hugepages(facts: &Facts, pod: &Pod, message: &str) -> Option<Finding> {
+    let (_, rest) = message.split_once("Insufficient hugepages-")?;
+    let size: String = rest.chars().take_while(|one| one.is_alphanumeric()).collect();
+    let what = format!("hugepages-{size}");
+    let cause = format!("no node that it may run on has {} {what} left", requested(pod, &what));
+    let finding = Finding::wrong(DiagnosisVerdict::NoRoom, cause);
+    let finding =
+        finding.then(format!("reserve pages of {size} on a node (sysctl vm.nr_hugepages), and restart its kubelet"));
+    Some(finding.then(format!("or leave out memory.hugepages: {}", edit(facts))))
 }
 
 /// What the pod's largest container asks for; the sum would not be a number the user wrote anywhere.
@@ -164,6 +242,32 @@ fn of_offer(facts: &Facts, selector: &BTreeMap<String, String>, path: &str) -> O
     let finding = Finding::wrong(DiagnosisVerdict::NoNodeMatches, cause);
     let nodes = format!("kubectl get nodes -l kubevirt.io/schedulable=true -o yaml | grep {family}    # what there is");
     Some(finding.then(nodes).then(edit(facts)))
+}
+
+/// Where other pods are keeps it from every node.
+fn of_neighbours(facts: &Facts, message: &str) -> Option<Finding> {
+    const RULES: [(&str, &str); 4] = [
+        ("didn't match pod anti-affinity rules", "affinity.podAntiAffinity"),
+        ("didn't satisfy existing pods anti-affinity rules", "the podAntiAffinity of pods that are there already"),
+        ("didn't match pod affinity rules", "affinity.podAffinity"),
+        ("didn't match pod topology spread constraints", "topologySpreadConstraints"),
+    ];
+    let (_, rule) = RULES.into_iter().find(|(text, _)| message.contains(text))?;
+    let cause = format!("where other pods run keeps it from every node: {rule}");
+    let finding =
+        Finding::wrong(DiagnosisVerdict::NoNodeMatches, cause).then("kubectl get pods -A -o wide --show-labels");
+    Some(finding.then(edit(facts)))
+}
+
+/// Nodes are cordoned, such as for a drain.
+fn of_cordons(message: &str) -> Option<Finding> {
+    if !message.contains("were unschedulable") {
+        return None;
+    }
+    let cause = format!("no node can take it, because nodes are cordoned: {}", bounded(message));
+    let finding = Finding::wrong(DiagnosisVerdict::Unschedulable, cause);
+    let finding = finding.then("kubectl get nodes    # SchedulingDisabled");
+    Some(finding.then("kubectl uncordon NODE    # once the node may be used again"))
 }
 
 fn of_taints(message: &str) -> Option<Finding> {

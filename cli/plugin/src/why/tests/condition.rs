@@ -19,7 +19,7 @@ fn use_of(kind: VmiConditionType) -> Use {
         VmiConditionType::Ready => Use::Of(&["running::not_ready"]),
         VmiConditionType::PodScheduled => Use::Unused("scheduling::unschedulable looks at the pod's own"),
         VmiConditionType::Synchronized => {
-            Use::Of(&["data_volumes::unfilled", "refused::field_or_claim", "refused::pod"])
+            Use::Of(&["data_volumes::unfilled", "containers::rejected", "refused::field_or_claim", "refused::pod"])
         }
         VmiConditionType::DataVolumesReady => Use::Of(&["data_volumes::unfilled"]),
         VmiConditionType::Paused => Use::Of(&["running::storage_failed", "running::paused"]),
@@ -27,18 +27,18 @@ fn use_of(kind: VmiConditionType) -> Use {
         VmiConditionType::UnsupportedAgent => {
             Use::Unused("the guest runs without; what it lacks for its credentials is in without_credentials")
         }
-        VmiConditionType::AccessCredentialsSynchronized => Use::Of(&["running::without_credentials"]),
+        VmiConditionType::AccessCredentialsSynchronized => Use::Of(&["remarks::without_credentials"]),
         VmiConditionType::LiveMigratable => Use::Unused("it is always False: no guest is moved"),
         VmiConditionType::StorageLiveMigratable => Use::Unused("it is always False: no volume is moved"),
         VmiConditionType::Provisioning => Use::Unused("DataVolumesReady has the message"),
-        VmiConditionType::EvictionRequested => Use::Of(&["running::evicted"]),
+        VmiConditionType::EvictionRequested => Use::Of(&["remarks::evicted", "ending::displaced"]),
         VmiConditionType::SoftwareEmulation => {
-            Use::Of(&["running::interpreted", "running::emulated", "ending::failed"])
+            Use::Of(&["running::interpreted", "remarks::emulated", "ending::failed"])
         }
         VmiConditionType::Unresponsive => Use::Of(&["running::unresponsive"]),
         VmiConditionType::NetworkLost => Use::Of(&["running::network_lost"]),
         VmiConditionType::Ended => Use::Of(&["ending::failed", "ending::over"]),
-        VmiConditionType::OutdatedLauncher => Use::Unused("the guest does not notice; `cluster status` reports it"),
+        VmiConditionType::OutdatedLauncher => Use::Of(&["remarks::launcher_update"]),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Situations and their diagnoses. Those in `tests/situations` were recorded on a cluster with `why -o facts`.
 
 mod condition;
+mod failures;
 mod interpreted;
 mod pull;
 mod record;
@@ -714,8 +715,9 @@ fn an_end_that_an_earlier_version_reported_is_shown_and_its_cause_is_unknown() {
 fn advice_can_be_executed() {
     use clap::Parser;
     let mut seen = BTreeSet::new();
-    for (name, situation, ..) in situations() {
-        for advice in judge(situation).next {
+    for facts in all_situations() {
+        let name = &facts.name;
+        for advice in diagnose(&facts).next {
             let Some(at) = advice.find("kubectl garboard ") else { continue };
             let line = advice[at..].split("    #").next().unwrap().trim();
             let arguments = line.split_whitespace().skip(1);
@@ -815,7 +817,8 @@ fn recorded() -> Vec<(PathBuf, Facts)> {
 fn all_situations() -> Vec<Facts> {
     let of_table = situations().into_iter().map(|(_, differs, ..)| situation(differs));
     let others = [remarkable(), ended(&ExitCause::GuestPanic, "Manual"), interpreted_and_ended()].map(situation);
-    of_table.chain(others).chain(recorded().into_iter().map(|(_, facts)| facts)).collect()
+    let failures = failures::all().into_iter().flat_map(|failure| failure.facts());
+    of_table.chain(others).chain(failures).chain(recorded().into_iter().map(|(_, facts)| facts)).collect()
 }
 
 /// A rule that never answers first is either behind one with the same answer, or not tested.
