@@ -137,7 +137,7 @@ pub struct Fault {
     pub instead: Option<String>,
     /// What KubeVirt's clients get in place of message and advice, which then come as a warning; absent for almost all.
     #[serde(skip)]
-    pub sent: Option<SentText>,
+    pub sent: Option<Box<SentText>>,
 }
 
 impl Fault {
@@ -164,7 +164,7 @@ impl Fault {
     /// Sets what KubeVirt's clients get in place of the message.
     #[must_use]
     pub fn sent(mut self, text: SentText) -> Self {
-        self.sent = Some(text);
+        self.sent = Some(Box::new(text));
         self
     }
 
@@ -172,7 +172,7 @@ impl Fault {
     #[must_use]
     pub fn sent_text(&self) -> Option<String> {
         let field = &self.field;
-        Some(match self.sent.as_ref()? {
+        Some(match self.sent.as_deref()? {
             SentText::Conflict => format!("VM field(s) {field} conflicts with selected instance type"),
             // The name of this one field has a capital letter there.
             SentText::NoVolume { name } => {

@@ -40,11 +40,10 @@ pub(crate) fn printable(mut fault: Fault) -> Fault {
     fault.path = FieldPath::from(shown(fault.path.as_str()));
     fault.message = shown(&fault.message);
     fault.instead = fault.instead.as_deref().map(shown);
-    fault.sent = fault.sent.map(|sent| match sent {
-        SentText::Conflict => SentText::Conflict,
-        SentText::NoVolume { name } => SentText::NoVolume { name: shown(&name) },
-        SentText::NoObject { resource, name } => SentText::NoObject { resource, name: shown(&name) },
-    });
+    match fault.sent.as_deref_mut() {
+        Some(SentText::NoVolume { name } | SentText::NoObject { name, .. }) => *name = shown(name),
+        Some(SentText::Conflict) | None => {}
+    }
     fault
 }
 

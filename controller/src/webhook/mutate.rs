@@ -3,7 +3,7 @@
 use garboard_api::metadata::finalizer;
 use garboard_api::v1::{Firmware, non_empty};
 use garboard_api::validate::{Object, review_sized};
-use garboard_api::{Identity, VirtualMachine, default_vm, default_vmi, instancetype, merge};
+use garboard_api::{Fault, Identity, VirtualMachine, default_vm, default_vmi, instancetype, merge};
 use garboard_plan::FirmwareIdentity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::admission::{AdmissionResponse, Operation};

@@ -56,7 +56,7 @@ pub(crate) fn gather(cluster: &impl Look, kind: SetKind, name: &str, now: Timest
             deployment.metadata.managed_fields = None;
             deployment
         });
-        facts.parts = Some(Parts { controller, agents: Vec::new() });
+        facts.parts = Some(Parts { controller, controllers: Vec::new(), agents: Vec::new() });
     }
     facts.set = Some(set);
     look_at_members(cluster, &mut facts);
