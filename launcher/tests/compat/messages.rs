@@ -208,6 +208,7 @@ fn statistics() -> Statistics {
         disks: vec![disk],
         interfaces: vec![interface],
         file_systems: vec![file_system],
+        unread: 0,
     }
 }
 

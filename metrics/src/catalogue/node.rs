@@ -94,6 +94,8 @@ metrics! {
         "Machines whose launcher did not answer this scrape in time; what the node's kernel counts of them is there.";
     NODE_LEFT_OUT = Gauge "garboard_node_scrape_machines_left_out" ["node"]
         "Machines of which this scrape has only a part, because all of them together would be too long.";
+    NODE_NAMES_LEFT_OUT = Gauge "garboard_node_scrape_names_left_out" ["node"]
+        "Disks, interfaces, vCPUs and file systems that this scrape leaves out: more than a machine may name, or none of its instance.";
     NODE_SCRAPE_SECONDS = Gauge "garboard_node_scrape_duration_seconds" ["node"]
         "How long this scrape took on the node, in seconds.";
 }
