@@ -1,3 +1,4 @@
+mod cost;
 mod hostile;
 mod played;
 
