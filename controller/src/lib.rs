@@ -48,3 +48,4 @@ pub mod upgrade;
 pub mod vm;
 pub mod vmi;
 pub mod webhook;
+pub mod workqueue;

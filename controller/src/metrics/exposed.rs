@@ -41,16 +41,17 @@ fn of_replica(to: &mut Exposition, serving: &Serving) {
     let context = &serving.context;
     let work = |name| Labels::of(&[("name", name)]);
     // KubeVirt's names of the queues.
-    let reconciles = &context.reconciles;
-    for (name, durations) in [
-        ("virt-controller-vm", &reconciles.machines),
-        ("virt-controller-vmi", &reconciles.instances),
-        ("virt-controller-replicaset", &reconciles.replica_sets),
-        ("virt-controller-pool", &reconciles.pools),
+    let (reconciles, measured) = (&context.reconciles, &context.metrics);
+    let queues = &measured.queues;
+    for (name, durations, queue) in [
+        ("virt-controller-vm", &reconciles.machines, &queues.machines),
+        ("virt-controller-vmi", &reconciles.instances, &queues.instances),
+        ("virt-controller-replicaset", &reconciles.replica_sets, &queues.replica_sets),
+        ("virt-controller-pool", &reconciles.pools, &queues.pools),
     ] {
         to.add_histogram(&catalogue::WORKQUEUE_WORK_SECONDS, &work(name), &durations.histogram());
+        queue.expose(to, name);
     }
-    let measured = &context.metrics;
     measured.streams.add(to);
     let admissions = &measured.admissions;
     for (name, histogram) in

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use garboard_metrics::Histogram;
 
 use crate::stores::{Instances, Known, Machines, Pods};
+use crate::workqueue::Workqueues;
 
 pub use phases::Phases;
 pub use server::run;
@@ -37,6 +38,8 @@ pub struct Measured {
     pub streams: Streams,
     /// How long the webhooks took.
     pub admissions: Admissions,
+    /// What the reconcilers have to do.
+    pub queues: Workqueues,
 }
 
 /// How long the webhooks took to judge.

@@ -141,6 +141,7 @@ async fn machines_are_those_of_the_leader_alone() {
         "kubevirt_vmi_info{node=\"node-1\",namespace=\"ns\",name=\"vm\",phase=\"running\",evictable=\"true\",outdated=\"false\"} 1\n",
         "kubevirt_vmi_number_of_outdated 0\n",
         "kubevirt_configuration_emulation_enabled 1\n",
+        "kubevirt_workqueue_depth{name=\"virt-controller-vmi\"} 0\n",
     ] {
         assert!(text.contains(line), "{line} in {text}");
     }

@@ -39,7 +39,6 @@ const NOT_SERVED: &[(&str, &str)] = &[
     ("kubevirt_vmi_guest_load_", "guest-get-load is of guest agents of version 10, which no supported guest has"),
     ("kubevirt_virt_operator_", "there is no operator"),
     ("kubevirt_vmsnapshot_", "snapshots are not supported"),
-    ("kubevirt_workqueue_", "queues of ours have other measures; work_duration is served"),
     ("kubevirt_rest_client_", "the API server counts requests by client"),
     (
         "kubevirt_vm_resource_",
