@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use garboard_api::cluster::Emulation;
 use garboard_metrics::catalogue::controller as catalogue;
-use garboard_metrics::catalogue::node::INFO;
+use garboard_metrics::catalogue::node::{INFO, REST_CLIENT_REQUESTS};
 use garboard_metrics::{Exposition, Labels, as_float};
 
 use super::instances::{self, InstanceView};
@@ -51,6 +51,9 @@ fn of_replica(to: &mut Exposition, serving: &Serving) {
     ] {
         to.add_histogram(&catalogue::WORKQUEUE_WORK_SECONDS, &work(name), &durations.histogram());
         queue.expose(to, name);
+    }
+    for (asked, count) in measured.requests.counted() {
+        to.add(&REST_CLIENT_REQUESTS, &Labels::of(&asked.labels()), as_float(count));
     }
     measured.streams.add(to);
     let admissions = &measured.admissions;

@@ -39,7 +39,8 @@ const NOT_SERVED: &[(&str, &str)] = &[
     ("kubevirt_vmi_guest_load_", "guest-get-load is of guest agents of version 10, which no supported guest has"),
     ("kubevirt_virt_operator_", "there is no operator"),
     ("kubevirt_vmsnapshot_", "snapshots are not supported"),
-    ("kubevirt_rest_client_", "the API server counts requests by client"),
+    ("kubevirt_rest_client_request_latency_seconds", "the API server has how long its requests take"),
+    ("kubevirt_rest_client_rate_limiter_duration_seconds", "clients here have no limit of their own"),
     (
         "kubevirt_vm_resource_",
         "kube-state-metrics has it of the launcher pod; the configuration there has it of machines",

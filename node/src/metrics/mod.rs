@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use garboard_api::v1::VirtualMachineInstance;
+use garboard_cluster::requests::Requests;
 use garboard_metrics::catalogue::node as catalogue;
 use garboard_metrics::{Exposition, Labels, as_float};
 use garboard_protocol::causes::ErrorChain;
@@ -62,6 +63,8 @@ pub struct Sources {
     pub vmis: Arc<Mirror<Arc<VirtualMachineInstance>>>,
     /// `/proc`, as this node's processes have it.
     pub processes: PathBuf,
+    /// What this program asks the API server.
+    pub requests: Requests,
 }
 
 /// What controllers ask of this agent: connections to supervisors, and metrics.
@@ -125,6 +128,9 @@ impl Served {
         all.add(&catalogue::NODE_UNANSWERED, &labels, as_float(unanswered));
         all.add(&catalogue::NODE_LEFT_OUT, &labels, as_float(left_out));
         all.add(&catalogue::NODE_NAMES_LEFT_OUT, &labels, as_float(u64::try_from(unnamed).unwrap_or(u64::MAX)));
+        for (asked, count) in self.sources.requests.counted() {
+            all.add(&catalogue::REST_CLIENT_REQUESTS, &Labels::of(&asked.labels()), as_float(count));
+        }
         all.add(&catalogue::NODE_SCRAPE_SECONDS, &labels, began.elapsed().as_secs_f64());
         all
     }

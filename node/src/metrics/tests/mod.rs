@@ -9,7 +9,8 @@ use crate::pods::tests::{POD, example};
 fn served(processes: PathBuf) -> Served {
     let pods: Arc<Mirror<LauncherPod>> = Arc::default();
     pods.insert(POD, launcher_pod(&example(), "node-1").unwrap());
-    let sources = Sources { node: "node-1".to_owned(), version: "0.1.0-test", pods, vmis: Arc::default(), processes };
+    let (node, vmis, requests) = ("node-1".to_owned(), Arc::default(), Requests::default());
+    let sources = Sources { node, version: "0.1.0-test", pods, vmis, processes, requests };
     Served::new(Connected::default(), sources)
 }
 

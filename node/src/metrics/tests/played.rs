@@ -40,8 +40,14 @@ impl Node {
         );
         let pods: Arc<Mirror<LauncherPod>> = Arc::default();
         let supervisors = Connected::default();
-        let (node, processes) = ("node-1".to_owned(), room.path().to_owned());
-        let sources = Sources { node, version: "0.1.0-test", pods: Arc::clone(&pods), vmis: Arc::default(), processes };
+        let sources = Sources {
+            node: "node-1".to_owned(),
+            version: "0.1.0-test",
+            pods: Arc::clone(&pods),
+            vmis: Arc::default(),
+            processes: room.path().to_owned(),
+            requests: Requests::default(),
+        };
         let served = Served::new(supervisors.clone(), sources);
         let node = Self { served, supervisors, room };
         for number in 0..machines {
