@@ -20,7 +20,7 @@ DASHBOARDS = REPOSITORY / "deploy/monitoring/dashboards"
 VARIABLE = re.compile(r"\$__\w+|\$\w+")
 VALUES = {"$__rate_interval": "5m"}
 # Names in PromQL that are metrics of this project, or made of them.
-METRIC = re.compile(r"\b(?:kubevirt|garboard)_\w+|\b(?:node|namespace|cluster):kubevirt_\w+:\w+")
+METRIC = re.compile(r"\b(?:node|namespace|cluster|vmi):kubevirt_\w+:\w+|\b(?:kubevirt|garboard)_\w+")
 SUFFIXES = ("_bucket", "_sum", "_count")
 
 
