@@ -3,14 +3,15 @@
 //! What `kube` offers by itself notices after five minutes that the other end of a watch is gone: a process that was cut off
 //! for a while, or whose API server was, would act on what was true before. Here the kernel asks the other end.
 //!
-//! All requests of a process share one connection (HTTP/2), each has a time limit ([`deadline`]), and what the API server
-//! answers is not logged ([`log`]).
+//! All requests of a process share one connection (HTTP/2), each has a time limit ([`deadline`]) and is counted ([`requests`]), and what
+//! the API server answers is not logged ([`log`]).
 #![forbid(unsafe_code)]
 
 pub mod deadline;
 pub mod log;
 pub mod names;
 pub mod report;
+pub mod requests;
 pub mod settings;
 
 use std::time::Duration;
@@ -26,6 +27,7 @@ use tower::retry::RetryLayer;
 use tower::{BoxError, ServiceBuilder};
 
 use deadline::DeadlineLayer;
+use requests::Requests;
 
 /// How long a connection may be silent before the other end is asked (`TCP_KEEPIDLE`, tcp(7)).
 const SILENCE: Duration = Duration::from_secs(10);
@@ -51,26 +53,27 @@ pub enum ApiServerError {
 /// must not hold up the others of its connection.
 const WINDOWS: (u32, u32) = (16 << 20, 1 << 20);
 
-/// A client by this process's service account, or its kubeconfig. Connections whose other end is gone are closed
-/// after 25 s; a request that is not answered within [`deadline::DEADLINE`] has failed.
+/// A client by this process's service account, or its kubeconfig, whose requests are counted there. Connections whose other end is gone
+/// are closed after 25 s; a request that is not answered within [`deadline::DEADLINE`] has failed.
 ///
 /// # Errors
 /// [`ApiServerError`].
-pub async fn client() -> Result<Client, ApiServerError> {
-    client_of(Config::infer().await.map_err(|error| ApiServerError::Unknown(Box::new(error)))?)
+pub async fn client(requests: &Requests) -> Result<Client, ApiServerError> {
+    let config = Config::infer().await.map_err(|error| ApiServerError::Unknown(Box::new(error)))?;
+    of(config, requests).map_err(|error| ApiServerError::Client(Box::new(error)))
 }
 
-/// The same kind of client, by the configuration of the caller.
+/// The same kind of client, by the configuration of the caller, uncounted.
 ///
 /// # Errors
 /// [`ApiServerError::Client`].
 pub fn client_of(config: Config) -> Result<Client, ApiServerError> {
-    of(config).map_err(|error| ApiServerError::Client(Box::new(error)))
+    of(config, &Requests::default()).map_err(|error| ApiServerError::Client(Box::new(error)))
 }
 
-/// As `kube` makes it, but for the connection and the time limit. What is refused for a moment is asked again for some
+/// As `kube` makes it, but for the connection, the time limit and the count. What is refused for a moment is asked again for some
 /// seconds, so that the last answer is still received within the limit.
-fn of(config: Config) -> kube::Result<Client> {
+fn of(config: Config, requests: &Requests) -> kube::Result<Client> {
     let (connection, stream) = WINDOWS;
     let http: Http<_, Body> = Http::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -85,6 +88,7 @@ fn of(config: Config) -> kube::Result<Client> {
         .option_layer(config.default_retry.then(|| RetryLayer::new(RetryPolicy::default())))
         .option_layer(config.auth_layer()?)
         .map_err(BoxError::from)
+        .layer(requests.layer())
         .service(http);
     Ok(Client::new(service, config.default_namespace))
 }

@@ -49,3 +49,4 @@ pub mod verbosity;
 pub mod vm;
 pub mod vmi;
 pub mod webhook;
+pub mod workqueue;

@@ -2,12 +2,15 @@
 
 use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 use garboard_api::cluster::Emulation;
+use garboard_cluster::requests::Requests;
 use garboard_controller::context::Context;
 use garboard_controller::health::Servers;
 use garboard_controller::lease::Candidate;
+use garboard_controller::metrics::Measured;
 use garboard_controller::reconciler::contained;
 use garboard_controller::settings::{self, Defaults, Settings};
 use garboard_controller::shutdown::{self, Signals, Times};
@@ -100,7 +103,8 @@ async fn run(args: Args, levels: Levels) -> Result<(), String> {
         tracing::warn!(%error, "the limit of open files could not be raised");
     }
     let no_server = |error| format!("the API server's address or credentials are missing: {}", ErrorChain(&error));
-    let client = garboard_cluster::client().await.map_err(no_server)?;
+    let requests = Requests::default();
+    let client = garboard_cluster::client(&requests).await.map_err(no_server)?;
     let emulation = if args.emulation { Emulation::Permitted } else { Emulation::Refused };
     let defaults = Defaults { emulation, image_pull_policy: args.launcher_pull_policy };
     let (sender, settings) = watch::channel(Settings::of([], &args.namespace, &defaults));
@@ -108,7 +112,7 @@ async fn run(args: Args, levels: Levels) -> Result<(), String> {
     let following = settings::follow(client.clone(), &args.namespace, defaults, sender, first);
     tokio::spawn(verbosity::follow(levels, settings.clone(), args.node_name));
     let (context, publishing) = Context::new(client, args.launcher_image, settings, args.namespace.clone(), VERSION);
-    let context = Context { of_build: OF_BUILD, ..context };
+    let context = Context { of_build: OF_BUILD, metrics: Arc::new(Measured::of(requests)), ..context };
     tokio::spawn(publishing);
     let (webhooks_ready, webhooks) = watch::channel(false);
     let (subresources_ready, subresources) = watch::channel(false);

@@ -19,6 +19,7 @@ use crate::context::ReconcileError;
 use crate::durations::Durations;
 use crate::stores::{Cached, Kind, Known, ObjectKey};
 use crate::time::spread;
+use crate::workqueue::{Serving, Workqueue};
 
 /// How many objects of a kind are worked on at the same time: each has a request under way at most.
 const AT_ONCE: u16 = 32;
@@ -60,38 +61,52 @@ pub enum Pause {
 }
 
 /// Objects that are to be looked at.
-pub struct Queue<K: Kind>(UnboundedSender<ObjectRef<Cached<K>>>);
+pub struct Queue<K: Kind> {
+    sender: UnboundedSender<ObjectRef<Cached<K>>>,
+    counted: Arc<Workqueue>,
+}
 
 impl<K: Kind> Clone for Queue<K> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { sender: self.sender.clone(), counted: Arc::clone(&self.counted) }
     }
 }
 
 /// The other end of a [`Queue`].
-pub type Queued<K> = UnboundedReceiver<ObjectRef<Cached<K>>>;
+pub struct Queued<K: Kind> {
+    receiver: UnboundedReceiver<ObjectRef<Cached<K>>>,
+    serving: Serving,
+}
 
 impl<K: Kind> Queue<K> {
-    /// An empty one. What is in it twice is looked at once.
+    /// An empty one, which is counted there. What is in it twice is looked at once.
     #[must_use]
-    pub fn new() -> (Self, Queued<K>) {
+    pub fn new(counted: &Arc<Workqueue>) -> (Self, Queued<K>) {
         let (sender, receiver) = unbounded_channel();
-        (Self(sender), receiver)
+        let serving = Serving(Arc::clone(counted));
+        (Self { sender, counted: Arc::clone(counted) }, Queued { receiver, serving })
     }
 
     /// Has an object looked at, if there is one of this name.
     pub fn push(&self, namespace: &str, name: &str) {
+        let key = ObjectKey::new(namespace, name);
+        self.counted.add(key.clone());
         // There is no receiver once this replica does not lead any more.
-        let _ = self.0.send(ObjectRef::new(name).within(namespace));
+        if self.sender.send(ObjectRef::new(name).within(namespace)).is_err() {
+            self.counted.forget(&key);
+        }
     }
 }
 
 /// Reconciles until the process ends.
 pub async fn run<R: Reconcile>(reconciler: R, known: Known<R::Kind>, queued: Queued<R::Kind>) {
-    let queue = futures::stream::unfold(queued, |mut queued| async move {
-        queued.recv().await.map(|next| (Ok::<_, std::convert::Infallible>(next), queued))
+    // Dropped last: nothing is put there any more.
+    let Queued { receiver, serving } = queued;
+    let queue = futures::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|next| (Ok::<_, std::convert::Infallible>(next), receiver))
     });
-    let context = Arc::new(Runner { reconciler, attempts: Attempts::default() });
+    let counted = Arc::clone(&serving.0);
+    let context = Arc::new(Runner { reconciler, attempts: Attempts::default(), counted });
     let config = Config::default().concurrency(AT_ONCE);
     let reconcile = |object: Arc<Cached<R::Kind>>, runner: Arc<Runner<R>>| Box::pin(one(object, runner));
     let work = applier(reconcile, failed, context.clone(), known.store(), queue, config);
@@ -100,7 +115,9 @@ pub async fn run<R: Reconcile>(reconciler: R, known: Known<R::Kind>, queued: Que
         if let Err(controller::Error::ObjectNotFound(gone)) = outcome {
             let namespace = gone.namespace.clone().unwrap_or_default();
             context.reconciler.gone(&namespace, &gone.name);
-            context.attempts.forget(&ObjectKey { namespace, name: gone.name.clone() });
+            let key = ObjectKey { namespace, name: gone.name.clone() };
+            context.attempts.forget(&key);
+            context.counted.forget(&key);
         }
         std::future::ready(())
     })
@@ -110,6 +127,7 @@ pub async fn run<R: Reconcile>(reconciler: R, known: Known<R::Kind>, queued: Que
 struct Runner<R> {
     reconciler: R,
     attempts: Attempts,
+    counted: Arc<Workqueue>,
 }
 
 /// What is logged while an object is reconciled belongs here; `attempt` where attempts are counted.
@@ -123,6 +141,7 @@ pub(crate) fn span<K: Kind>(object: &Cached<K>, attempt: Option<u32>) -> Span {
 async fn one<R: Reconcile>(object: Arc<Cached<R::Kind>>, runner: Arc<Runner<R>>) -> Result<Action, ReconcileError> {
     let key = object.key();
     let attempt = runner.attempts.of(&key);
+    let _working = runner.counted.begin(&key);
     let (began, of_object) = (Instant::now(), span(&object, Some(attempt)));
     let reconciling = runner.reconciler.reconcile(&object, attempt).instrument(of_object.clone());
     let outcome = AssertUnwindSafe(reconciling).catch_unwind().await;
@@ -151,6 +170,7 @@ fn failed<R: Reconcile>(object: Arc<Cached<R::Kind>>, error: &ReconcileError, ru
             tracing::warn!(kind = R::Kind::KIND, namespace = key.namespace, name = key.name, %error, "reconcile failed; tried again");
         });
     }
+    runner.counted.retry();
     let (first, longest) = error.pauses();
     Action::requeue(runner.attempts.next(key, first, longest))
 }
@@ -206,6 +226,7 @@ fn grown(count: u32, first: Duration, longest: Duration) -> Duration {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use garboard_metrics::Exposition;
     use kube::runtime::watcher::Event;
     use serde_json::json;
 
@@ -267,7 +288,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_panic_ends_the_work_on_its_object_only_and_comes_back_less_and_less_often() {
         let (known, mut filler) = Known::<Machines>::new();
-        let (queue, queued) = Queue::new();
+        let counted = Arc::<Workqueue>::default();
+        let (queue, queued) = Queue::new(&counted);
         let changed = |object: &Cached<Machines>| {
             let ObjectKey { namespace, name } = object.key();
             queue.push(&namespace, &name);
@@ -293,10 +315,14 @@ mod tests {
         }
         assert!(!work.is_finished());
         assert_eq!(gone.load(Ordering::SeqCst), 1, "nothing is remembered of what is not there any more");
+        let mut exposed = Exposition::default();
+        counted.expose(&mut exposed, "machines");
+        let text = exposed.text();
+        assert!(text.contains("kubevirt_workqueue_depth{name=\"machines\"} 0\n"), "{text}");
         work.abort();
         // Those that panicked took their time, too.
-        let counted: u64 = durations.seen().iter().map(|(_, count)| count).sum();
-        assert!(counted >= u64::from(tried) + 2, "{counted} were counted");
+        let took: u64 = durations.seen().iter().map(|(_, count)| count).sum();
+        assert!(took >= u64::from(tried) + 2, "{took} were counted");
     }
 
     /// Logs, and fails.
@@ -322,7 +348,8 @@ mod tests {
         let (log, _guard) = crate::captured::Captured::begin();
         let object = json!({"metadata": {"name": "vm", "namespace": "ns", "uid": "u-1"}, "spec": {}});
         let object: Arc<Cached<Machines>> = Arc::new(serde_json::from_value(object).unwrap());
-        let runner = Arc::new(Runner { reconciler: Failing(Durations::default()), attempts: Attempts::default() });
+        let (reconciler, attempts) = (Failing(Durations::default()), Attempts::default());
+        let runner = Arc::new(Runner { reconciler, attempts, counted: Arc::default() });
         let error = one(object.clone(), runner.clone()).await.unwrap_err();
         failed(object, &error, runner);
         let lines = log.lines();

@@ -213,10 +213,13 @@ pub async fn run(context: Context) {
     let client = context.client.clone();
     let ((machines, machine_filler), (instances, instance_filler), (pods, pod_filler)) =
         (Known::new(), Known::new(), Known::new());
-    let ((machine_queue, queued_machines), (instance_queue, queued_instances)) = (Queue::new(), Queue::new());
+    let counted = &context.metrics.queues;
+    let ((machine_queue, queued_machines), (instance_queue, queued_instances)) =
+        (Queue::new(&counted.machines), Queue::new(&counted.instances));
     let (launchers, changed_launchers) = upgrade::changes();
     let ((sets, set_filler), (pools, pool_filler)) = (Known::new(), Known::new());
-    let ((set_queue, queued_sets), (pool_queue, queued_pools)) = (Queue::new(), Queue::new());
+    let ((set_queue, queued_sets), (pool_queue, queued_pools)) =
+        (Queue::new(&counted.replica_sets), Queue::new(&counted.pools));
     let queues = Queues {
         machines: machine_queue,
         instances: instance_queue,

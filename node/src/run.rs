@@ -9,6 +9,7 @@ use anyhow::Context;
 use futures::StreamExt;
 use garboard_api::metadata::label;
 use garboard_api::v1::VirtualMachineInstance;
+use garboard_cluster::requests::Requests;
 use garboard_host::root::HostRoot;
 use garboard_log::Levels;
 use garboard_machine::facts::{KvmFacts, KvmState};
@@ -54,7 +55,8 @@ pub async fn run(args: Args, version: &'static str, levels: Levels) -> anyhow::R
     let kvm = offer.as_ref().and_then(|offer| offer.kvm.clone());
     let health = healths(kvm.as_ref());
     write_facts(&args.agent_directory, &health, kvm.as_ref())?;
-    let client = garboard_cluster::client().await?;
+    let requests = Requests::default();
+    let client = garboard_cluster::client(&requests).await?;
     let api = ApiServer::new(client.clone(), &args.node_name);
     let is_bound = policy::at_start(&api, &args.node_name).await?;
     let pods: Arc<Mirror<LauncherPod>> = Arc::default();
@@ -71,6 +73,7 @@ pub async fn run(args: Args, version: &'static str, levels: Levels) -> anyhow::R
         pods: Arc::clone(&pods),
         vmis: Arc::clone(&vmis.whole),
         processes: "/proc".into(),
+        requests,
     };
     let setting = WriterContext {
         cluster: api.clone(),

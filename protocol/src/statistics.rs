@@ -21,7 +21,7 @@ pub const MOST_FILE_SYSTEMS: usize = 64;
 
 /// What was counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", from = "Sent")]
 pub struct Statistics {
     /// Whether vCPUs are stopped.
     pub paused: bool,
@@ -30,14 +30,35 @@ pub struct Statistics {
     /// What the balloon says.
     pub balloon: Option<BalloonStatistics>,
     /// The disks, in QEMU's order.
-    #[serde(deserialize_with = "at_most::<_, _, MOST_OF_A_KIND>")]
     pub disks: Vec<DiskStatistics>,
     /// The interfaces that have a tap, in the order of the manifest.
-    #[serde(deserialize_with = "at_most::<_, _, MOST_OF_A_KIND>")]
     pub interfaces: Vec<TappedInterface>,
     /// The guest's file systems, by its agent.
-    #[serde(deserialize_with = "at_most::<_, _, MOST_FILE_SYSTEMS>")]
     pub file_systems: Vec<FileSystemStatistics>,
+    /// How many entries the lists had beyond what is read of them. The reader's own count: it is never sent.
+    #[serde(skip)]
+    pub unread: usize,
+}
+
+/// The same as it is read.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Sent {
+    paused: bool,
+    memory_bytes: u64,
+    balloon: Option<BalloonStatistics>,
+    disks: AtMost<DiskStatistics, MOST_OF_A_KIND>,
+    interfaces: AtMost<TappedInterface, MOST_OF_A_KIND>,
+    file_systems: AtMost<FileSystemStatistics, MOST_FILE_SYSTEMS>,
+}
+
+impl From<Sent> for Statistics {
+    fn from(sent: Sent) -> Self {
+        let Sent { paused, memory_bytes, balloon, disks, interfaces, file_systems } = sent;
+        let unread = disks.unread + interfaces.unread + file_systems.unread;
+        let (disks, interfaces, file_systems) = (disks.first, interfaces.first, file_systems.first);
+        Self { paused, memory_bytes, balloon, disks, interfaces, file_systems, unread }
+    }
 }
 
 /// The balloon (`query-balloon`), and what the guest's driver for it reports (`guest-stats`), bytes. A driver does not report all of it.
@@ -117,34 +138,45 @@ pub struct FileSystemStatistics {
     pub used_bytes: u64,
 }
 
-/// The first ones of a list. The others take no memory.
-fn at_most<'de, D, T, const MOST: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    deserializer.deserialize_seq(First::<T, MOST>(PhantomData))
+/// The first ones of a list. The others take no memory, and are counted.
+struct AtMost<T, const MOST: usize> {
+    first: Vec<T>,
+    unread: usize,
 }
 
-struct First<T, const MOST: usize>(PhantomData<T>);
+impl<T, const MOST: usize> Default for AtMost<T, MOST> {
+    fn default() -> Self {
+        Self { first: Vec::new(), unread: 0 }
+    }
+}
 
-impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for First<T, MOST> {
-    type Value = Vec<T>;
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T, MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Elements::<T, MOST>(PhantomData))
+    }
+}
+
+struct Elements<T, const MOST: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Elements<T, MOST> {
+    type Value = AtMost<T, MOST>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a list")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-        let mut first = Vec::new();
-        while first.len() < MOST {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<AtMost<T, MOST>, A::Error> {
+        let mut read = AtMost::<T, MOST>::default();
+        while read.first.len() < MOST {
             match list.next_element()? {
-                Some(element) => first.push(element),
-                None => return Ok(first),
+                Some(element) => read.first.push(element),
+                None => return Ok(read),
             }
         }
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(first)
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            read.unread += 1;
+        }
+        Ok(read)
     }
 }
 
@@ -153,11 +185,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_list_that_is_too_long_the_first_ones_are_read() {
-        let many = vec![FileSystemStatistics::default(); MOST_FILE_SYSTEMS + 9];
-        let sent = serde_json::to_string(&Statistics { file_systems: many, ..Statistics::default() }).unwrap();
-        let read: Statistics = serde_json::from_str(&sent).unwrap();
-        assert_eq!(read.file_systems.len(), MOST_FILE_SYSTEMS);
+    fn of_a_list_that_is_too_long_the_first_ones_are_read_and_the_others_are_counted() {
+        let file_systems = vec![FileSystemStatistics::default(); MOST_FILE_SYSTEMS + 9];
+        let disks = vec![DiskStatistics::default(); MOST_OF_A_KIND + 1];
+        let sent =
+            serde_json::to_value(Statistics { file_systems, disks, unread: 5, ..Statistics::default() }).unwrap();
+        assert!(sent.get("unread").is_none(), "what a launcher counts itself is not read");
+        let read: Statistics = serde_json::from_value(sent).unwrap();
+        assert_eq!((read.file_systems.len(), read.disks.len(), read.unread), (MOST_FILE_SYSTEMS, MOST_OF_A_KIND, 10));
     }
 
     #[test]

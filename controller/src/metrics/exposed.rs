@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use garboard_api::cluster::Emulation;
 use garboard_metrics::catalogue::controller as catalogue;
-use garboard_metrics::catalogue::node::INFO;
+use garboard_metrics::catalogue::node::{INFO, REST_CLIENT_REQUESTS};
 use garboard_metrics::{Exposition, Labels, as_float};
 
 use super::instances::{self, InstanceView};
@@ -41,16 +41,20 @@ fn of_replica(to: &mut Exposition, serving: &Serving) {
     let context = &serving.context;
     let work = |name| Labels::of(&[("name", name)]);
     // KubeVirt's names of the queues.
-    let reconciles = &context.reconciles;
-    for (name, durations) in [
-        ("virt-controller-vm", &reconciles.machines),
-        ("virt-controller-vmi", &reconciles.instances),
-        ("virt-controller-replicaset", &reconciles.replica_sets),
-        ("virt-controller-pool", &reconciles.pools),
+    let (reconciles, measured) = (&context.reconciles, &context.metrics);
+    let queues = &measured.queues;
+    for (name, durations, queue) in [
+        ("virt-controller-vm", &reconciles.machines, &queues.machines),
+        ("virt-controller-vmi", &reconciles.instances, &queues.instances),
+        ("virt-controller-replicaset", &reconciles.replica_sets, &queues.replica_sets),
+        ("virt-controller-pool", &reconciles.pools, &queues.pools),
     ] {
         to.add_histogram(&catalogue::WORKQUEUE_WORK_SECONDS, &work(name), &durations.histogram());
+        queue.expose(to, name);
     }
-    let measured = &context.metrics;
+    for (asked, count) in measured.requests.counted() {
+        to.add(&REST_CLIENT_REQUESTS, &Labels::of(&asked.labels()), as_float(count));
+    }
     measured.streams.add(to);
     let admissions = &measured.admissions;
     for (name, histogram) in

@@ -18,9 +18,11 @@ mod streams;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use garboard_cluster::requests::Requests;
 use garboard_metrics::Histogram;
 
 use crate::stores::{Instances, Known, Machines, Pods};
+use crate::workqueue::Workqueues;
 
 pub use phases::Phases;
 pub use server::run;
@@ -37,6 +39,10 @@ pub struct Measured {
     pub streams: Streams,
     /// How long the webhooks took.
     pub admissions: Admissions,
+    /// What the reconcilers have to do.
+    pub queues: Workqueues,
+    /// What this program asks the API server.
+    pub requests: Requests,
 }
 
 /// How long the webhooks took to judge.
@@ -61,6 +67,12 @@ pub struct Leading {
 }
 
 impl Measured {
+    /// Nothing yet, but for the requests of a client that counts there.
+    #[must_use]
+    pub fn of(requests: Requests) -> Self {
+        Self { requests, ..Self::default() }
+    }
+
     /// This replica leads, until the answer is dropped.
     pub fn lead(self: &Arc<Self>, stores: Leading) -> Leadership {
         *self.leading() = Some(Arc::new(stores));

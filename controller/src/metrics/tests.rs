@@ -13,7 +13,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
-use tower::ServiceExt;
+use tower::{Layer, ServiceExt};
 
 use super::server::{Serving, routes};
 use super::*;
@@ -53,10 +53,12 @@ fn replica() -> Replica {
             )
         }
     };
-    let client = kube::Client::new(tower::service_fn(serve), "ns");
+    let requests = Requests::default();
+    let client = kube::Client::new(requests.layer().layer(tower::service_fn(serve)), "ns");
     let defaults = Defaults { emulation: Emulation::Permitted, image_pull_policy: "Never".to_owned() };
     let (_, settings) = watch::channel(Settings::of([], "garboard", &defaults));
     let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "0.1.0");
+    let context = Context { metrics: Arc::new(Measured::of(requests)), ..context };
     let (webhooks_ready, webhooks) = watch::channel(true);
     let (subresources_ready, subresources) = watch::channel(true);
     let (_, expires) = watch::channel(4_000_000_000.0);
@@ -120,10 +122,18 @@ async fn who_may_not_read_metrics_reaches_none_of_them() {
 #[tokio::test]
 async fn a_token_that_was_let_in_is_not_reviewed_with_each_scrape() {
     let replica = replica();
+    let mut text = String::new();
     for _ in 0..3 {
-        assert_eq!(replica.get("/metrics", Some("good")).await.0, StatusCode::OK);
+        let (status, read) = replica.get("/metrics", Some("good")).await;
+        assert_eq!(status, StatusCode::OK);
+        text = read;
     }
     assert_eq!(replica.asked.lock().unwrap().len(), 2, "one TokenReview, one SubjectAccessReview");
+    for resource in ["tokenreviews", "subjectaccessreviews"] {
+        let labels = format!("code=\"201\",method=\"POST\",resource=\"{resource}\",verb=\"CREATE\"");
+        let line = format!("kubevirt_rest_client_requests_total{{{labels}}} 1\n");
+        assert!(text.contains(&line), "{line} in {text}");
+    }
 }
 
 #[tokio::test]
@@ -141,6 +151,7 @@ async fn machines_are_those_of_the_leader_alone() {
         "kubevirt_vmi_info{node=\"node-1\",namespace=\"ns\",name=\"vm\",phase=\"running\",evictable=\"true\",outdated=\"false\"} 1\n",
         "kubevirt_vmi_number_of_outdated 0\n",
         "kubevirt_configuration_emulation_enabled 1\n",
+        "kubevirt_workqueue_depth{name=\"virt-controller-vmi\"} 0\n",
     ] {
         assert!(text.contains(line), "{line} in {text}");
     }

@@ -209,6 +209,7 @@ fn statistics() -> Statistics {
         disks: vec![disk],
         interfaces: vec![interface],
         file_systems: vec![file_system],
+        unread: 0,
     }
 }
 

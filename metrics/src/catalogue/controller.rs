@@ -50,6 +50,18 @@ metrics! {
         "1 if machines may run without KVM.";
     WORKQUEUE_WORK_SECONDS = Histogram "kubevirt_workqueue_work_duration_seconds" ["name"]
         "How long reconciliations took, by the kind of the object.";
+    WORKQUEUE_DEPTH = Gauge "kubevirt_workqueue_depth" ["name"]
+        "Objects of a kind that a change has put among those that wait to be reconciled.";
+    WORKQUEUE_ADDS = Counter "kubevirt_workqueue_adds_total" ["name"]
+        "How often an object was put among those that wait, because of a change or because its time had come.";
+    WORKQUEUE_QUEUE_SECONDS = Histogram "kubevirt_workqueue_queue_duration_seconds" ["name"]
+        "How long objects waited that a change had put there.";
+    WORKQUEUE_RETRIES = Counter "kubevirt_workqueue_retries_total" ["name"]
+        "How often a reconciliation failed, and its object was put back.";
+    WORKQUEUE_UNFINISHED_SECONDS = Gauge "kubevirt_workqueue_unfinished_work_seconds" ["name"]
+        "How long the reconciliations under way have taken so far, added up, in seconds.";
+    WORKQUEUE_LONGEST_SECONDS = Gauge "kubevirt_workqueue_longest_running_processor_seconds" ["name"]
+        "How long the longest reconciliation under way has taken so far, in seconds.";
     CONSOLE_CONNECTIONS = Gauge "kubevirt_console_active_connections" ["namespace", "vmi"]
         "Serial consoles that are open through this replica.";
     VNC_CONNECTIONS = Gauge "kubevirt_vnc_active_connections" ["namespace", "vmi"]

@@ -4,6 +4,8 @@ use super::{Kind, Metric, metrics};
 
 metrics! {
     INFO = Gauge "kubevirt_info" ["goversion", "kubeversion"] "Version of this program; nothing of it is written in Go.";
+    REST_CLIENT_REQUESTS = Counter "kubevirt_rest_client_requests_total" ["code", "method", "host", "resource", "verb"]
+        "Requests of this program to the API server, attempt by attempt; the code of one that was not answered is <error>.";
 
     VMI_CPU_USAGE_SECONDS = Counter "kubevirt_vmi_cpu_usage_seconds_total" ["node", "namespace", "name"]
         "Processor time of the machine's QEMU, vCPUs and all else, in seconds.";
@@ -94,6 +96,8 @@ metrics! {
         "Machines whose launcher did not answer this scrape in time; what the node's kernel counts of them is there.";
     NODE_LEFT_OUT = Gauge "garboard_node_scrape_machines_left_out" ["node"]
         "Machines of which this scrape has only a part, because all of them together would be too long.";
+    NODE_NAMES_LEFT_OUT = Gauge "garboard_node_scrape_names_left_out" ["node"]
+        "Disks, interfaces, vCPUs and file systems that this scrape leaves out: more than a machine may name, or none of its instance.";
     NODE_SCRAPE_SECONDS = Gauge "garboard_node_scrape_duration_seconds" ["node"]
         "How long this scrape took on the node, in seconds.";
 }

@@ -3,12 +3,13 @@
 //! ```text
 //!   launcher pods of the mirror ─┬─► ask: its supervisor (QEMU, guest agent)      at once, within a time
 //!                                └─► processes: /proc of its QEMU (kernel)
-//!                                      └─► samples: pure ─► text ─► the controller's connection
+//!                                      └─► names ─► samples (pure) ─► text ─► the controller's connection
 //! ```
 //!
 //! Nothing listens here (`docs/adr/0045-metrics-come-up-the-tunnel.md`). A machine that does not answer is there with what the kernel
 //! says of it, and is counted.
 
+mod names;
 mod processes;
 mod samples;
 
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use garboard_api::v1::VirtualMachineInstance;
+use garboard_cluster::requests::Requests;
 use garboard_metrics::catalogue::node as catalogue;
 use garboard_metrics::{Exposition, Labels, as_float};
 use garboard_protocol::causes::ErrorChain;
@@ -34,6 +36,7 @@ use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
 use crate::supervisors::Connected;
 
+use names::Names;
 use processes::Process;
 use samples::{Machine, Within};
 
@@ -60,14 +63,25 @@ pub struct Sources {
     pub vmis: Arc<Mirror<Arc<VirtualMachineInstance>>>,
     /// `/proc`, as this node's processes have it.
     pub processes: PathBuf,
+    /// What this program asks the API server.
+    pub requests: Requests,
 }
 
 /// What controllers ask of this agent: connections to supervisors, and metrics.
 pub struct Served {
     supervisors: Connected,
     sources: Sources,
-    /// The last text. One scrape at a time.
-    last: Mutex<Option<(Instant, String)>>,
+    /// One scrape at a time.
+    last: Mutex<Last>,
+}
+
+/// What is kept of earlier scrapes.
+#[derive(Default)]
+struct Last {
+    /// The last text.
+    text: Option<(Instant, String)>,
+    /// What machines were named.
+    names: Names,
 }
 
 impl Served {
@@ -77,11 +91,12 @@ impl Served {
         Self { supervisors, sources, last: Mutex::default() }
     }
 
-    async fn collect(&self) -> String {
+    async fn collect(&self, names: &mut Names) -> String {
         let began = Instant::now();
         let mut pods = self.sources.pods.all();
         pods.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
-        let launchers = pods.iter().map(|pod| pod.uid.clone()).collect();
+        let launchers: HashSet<PodUid> = pods.iter().map(|pod| pod.uid.clone()).collect();
+        names.keep(&launchers);
         let (mut processes, mut answers) = tokio::join!(self.processes(launchers), self.answers(&pods, began + WITHIN));
         let machines = pods.into_iter().map(|pod| Machine {
             process: processes.remove(&pod.uid),
@@ -90,11 +105,13 @@ impl Served {
             pod,
         });
         // One without QEMU has nothing to say: it starts, or has ended.
-        let running = machines.filter(|machine| machine.process.is_some()).collect();
-        self.exposed(running, began).text()
+        let mut running: Vec<Machine> = machines.filter(|machine| machine.process.is_some()).collect();
+        let unnamed = running.iter_mut().map(|machine| names.bound(machine, began.into_std())).sum();
+        self.exposed(running, unnamed, began).text()
     }
 
-    fn exposed(&self, machines: Vec<Machine>, began: Instant) -> Exposition {
+    /// The text of these machines, of which so many names were left out.
+    fn exposed(&self, machines: Vec<Machine>, unnamed: usize, began: Instant) -> Exposition {
         let node = &self.sources.node;
         let most = most_of_each(&machines, node);
         let running = u64::try_from(machines.len()).unwrap_or(u64::MAX);
@@ -110,6 +127,10 @@ impl Served {
         all.add(&catalogue::NODE_MACHINES, &labels, as_float(running));
         all.add(&catalogue::NODE_UNANSWERED, &labels, as_float(unanswered));
         all.add(&catalogue::NODE_LEFT_OUT, &labels, as_float(left_out));
+        all.add(&catalogue::NODE_NAMES_LEFT_OUT, &labels, as_float(u64::try_from(unnamed).unwrap_or(u64::MAX)));
+        for (asked, count) in self.sources.requests.counted() {
+            all.add(&catalogue::REST_CLIENT_REQUESTS, &Labels::of(&asked.labels()), as_float(count));
+        }
         all.add(&catalogue::NODE_SCRAPE_SECONDS, &labels, began.elapsed().as_secs_f64());
         all
     }
@@ -167,13 +188,13 @@ impl Supervisors for Served {
 
     async fn metrics(&self) -> Option<String> {
         let mut last = self.last.lock().await;
-        if let Some((at, text)) = last.as_ref()
+        if let Some((at, text)) = last.text.as_ref()
             && at.elapsed() < FRESH
         {
             return Some(text.clone());
         }
-        let text = self.collect().await;
-        *last = Some((Instant::now(), text.clone()));
+        let text = self.collect(&mut last.names).await;
+        last.text = Some((Instant::now(), text.clone()));
         Some(text)
     }
 }

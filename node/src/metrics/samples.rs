@@ -255,6 +255,7 @@ mod tests {
             disks: vec![disk.clone(), disk],
             interfaces: vec![tapped.clone(), tapped],
             file_systems: vec![file_system.clone(), file_system],
+            unread: 0,
         };
         let received = Direction { bytes: 100, packets: 10, errors: 1, dropped: 2 };
         let sent = Direction { bytes: 200, packets: 20, errors: 3, dropped: 4 };

@@ -27,6 +27,15 @@ def alerts() -> list[dict[str, Any]]:
     return [rule for rule in all_rules() if "alert" in rule]
 
 
+def by_name() -> dict[str, dict[str, Any]]:
+    """Each alert by its name; with its severity where there are several of the name."""
+    found = [alert["alert"] for alert in alerts()]
+    return {
+        f"{each['alert']}/{each['labels']['severity']}" if found.count(each["alert"]) > 1 else each["alert"]: each
+        for each in alerts()
+    }
+
+
 def test_every_alert_has_a_page_a_severity_and_metrics_that_there_are() -> None:
     pages = {page.stem for page in (REPOSITORY / "docs/runbooks").glob("*.md")} - {"README"}
     assert {alert["alert"] for alert in alerts()} == pages
@@ -41,7 +50,7 @@ def test_rules_and_dashboards_name_metrics_that_there_are() -> None:
     texts = [rule["expr"] for rule in all_rules()]
     texts += [query for each in dashboards().values() for query in queries(each)]
     for text in texts:
-        assert METRIC.search(text) or "kube_" in text or "up{" in text, text
+        assert METRIC.search(text) or any(other in text for other in ("kube_", "apiserver_", "up{")), text
         assert metrics_of(text) <= documented(), text
     assert recorded <= documented()
 
@@ -93,8 +102,46 @@ def test_promtool_takes_every_rule_and_every_query_of_a_dashboard(tmp_path: path
 # What is scraped, and whether the alert fires after its time: one case that fires and one that does not, of each.
 CONTROLLERS, NODES = 'up{job="kubevirt-prometheus-metrics",instance="%s"}', 'up{job="garboard-node",instance="%s"}'
 NODE = 'kube_node_status_allocatable{node="%s",resource="devices_kubevirt_io_kvm"}'
-TWO_NODES: dict[str, float] = {NODE % "a": 110, NODE % "b": 110}
-CASES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
+# A value that stays, or promtool's notation of values that change.
+Series = dict[str, float | str]
+TWO_NODES: Series = {NODE % "a": 110, NODE % "b": 110}
+OFTEN, RARELY, NEVER = "0+90x2000", "0+10x2000", "0+0x2000"
+REQUESTS = 'kubevirt_rest_client_requests_total{job="%s",code="%s",method="GET",resource="pods",verb="LIST"}'
+OLDER = 'group="kubevirt.io",version="v1alpha3",resource="virtualmachines"'
+AGENTS = 'kube_daemonset_status_%s{namespace="garboard",daemonset="garboard-node"}'
+FAILED = 'kube_pod_status_phase{namespace="ns",pod="virt-launcher-vm-1",phase="Failed"}'
+MEMORY = f'kubevirt_vmi_memory_%s{{node="a",{VM}}}'
+
+
+def requests(job: str, bad: str, good: str, code: str = "500") -> Series:
+    return {REQUESTS % (job, code): bad, REQUESTS % (job, "200"): good}
+
+
+def asked(verb: str) -> Series:
+    """Requests by an older version of the API."""
+    deprecated = f'apiserver_requested_deprecated_apis{{{OLDER},removed_release=""}}'
+    return {deprecated: 1, f'apiserver_request_total{{{OLDER},verb="{verb}",code="200"}}': RARELY}
+
+
+def filled(percent: float, kind: str = "ext4") -> Series:
+    """A file system of which so much is used."""
+    labels = f'node="a",{VM},disk_name="vda1",mount_point="/",file_system_type="{kind}"'
+    names = [f"kubevirt_vmi_filesystem_{each}_bytes{{{labels}}}" for each in ("used", "capacity")]
+    return {names[0]: percent * 10, names[1]: 1000}
+
+
+def remembered(usable: float, faults: str, swapped: str = NEVER) -> Series:
+    """A guest of 100 bytes, of which so many can be had, with page faults and traffic of its swap space."""
+    counted = {"pgmajfault_total": faults, "swap_in_traffic_bytes": swapped, "swap_out_traffic_bytes": NEVER}
+    return {MEMORY % "available_bytes": 100, MEMORY % "usable_bytes": usable} | {
+        MEMORY % name: values for name, values in counted.items()
+    }
+
+
+CONTROLLERS_JOB, NODES_JOB = "kubevirt-prometheus-metrics", "garboard-node"
+# More than 5 faults and a MiB a second, where a sample is taken each minute.
+THRASHING, SWAPPING = "0+600x2000", "0+100000000x2000"
+CASES: dict[str, tuple[Series, Series]] = {
     "VirtControllerDown": ({CONTROLLERS % "a": 0}, {CONTROLLERS % "a": 1}),
     "LowVirtControllersCount": (
         TWO_NODES | {"kubevirt_virt_controller_ready_status": 1},
@@ -144,6 +191,30 @@ CASES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
         {NODE % "a": 0, "kubevirt_configuration_emulation_enabled": 0},
         {NODE % "a": 0, "kubevirt_configuration_emulation_enabled": 1},
     ),
+    "LowVirtAPICount": (
+        TWO_NODES | {CONTROLLERS % "a": 1},
+        TWO_NODES | {CONTROLLERS % "a": 1, CONTROLLERS % "b": 1},
+    ),
+    "VirtApiRESTErrorsBurst": (requests(CONTROLLERS_JOB, OFTEN, RARELY), requests(CONTROLLERS_JOB, RARELY, OFTEN)),
+    "VirtControllerRESTErrorsBurst": (
+        requests(CONTROLLERS_JOB, OFTEN, RARELY, code="<error>"),
+        requests(NODES_JOB, OFTEN, RARELY) | requests(CONTROLLERS_JOB, NEVER, OFTEN),
+    ),
+    "VirtHandlerRESTErrorsBurst": (
+        requests(NODES_JOB, OFTEN, RARELY, code="404"),
+        requests(NODES_JOB, OFTEN, RARELY, code="201") | requests(CONTROLLERS_JOB, OFTEN, RARELY),
+    ),
+    "VirtHandlerDaemonSetRolloutFailing": (
+        {AGENTS % "desired_number_scheduled": 2, AGENTS % "number_ready": 1},
+        {AGENTS % "desired_number_scheduled": 2, AGENTS % "number_ready": 2},
+    ),
+    # One series stands for the pods of a namespace.
+    "VirtLauncherPodsStuckFailed": ({FAILED: 200}, {FAILED: 199}),
+    "KubeVirtDeprecatedAPIRequested": (asked("POST"), asked("LIST")),
+    "GuestFilesystemAlmostOutOfSpace/warning": (filled(94), filled(84) | filled(90, "iso9660")),
+    "GuestFilesystemAlmostOutOfSpace/critical": (filled(95), filled(94) | filled(100, "squashfs")),
+    "KubeVirtVMGuestMemoryPressure": (remembered(4, THRASHING), remembered(4, NEVER) | {MEMORY % "unused_bytes": 1}),
+    "KubeVirtVMGuestMemoryAvailableLow": (remembered(2, NEVER), remembered(2, NEVER, SWAPPING)),
     "GarboardNoLeader": (
         {"kubevirt_virt_controller_leading_status": 0},
         {"kubevirt_virt_controller_leading_status": 1},
@@ -160,46 +231,63 @@ CASES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
 
 
 def test_each_alert_has_its_cases() -> None:
-    assert set(CASES) == {alert["alert"] for alert in alerts()}
+    assert set(CASES) == set(by_name())
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_an_alert_fires_for_its_cause_alone(name: str, tmp_path: pathlib.Path) -> None:
     rules = written(tmp_path / "rules.yml", groups())
+    alert = by_name()[name]
+    chosen = f'alertname="{alert["alert"]}",severity="{alert["labels"]["severity"]}"'
+    # Its own time, and that of the longest range that it looks at; promtool evaluates every rule for each minute of it.
+    after = "25h" if alert.get("for") == "24h" else "2h"
     for number, scraped in enumerate(CASES[name]):
         # Whether it fires, by the series that promtool's own rules make of an alert: labels are not compared.
-        firing = f'count(ALERTS{{alertname="{name}",alertstate="firing"}}) or vector(0)'
+        firing = f'count(ALERTS{{{chosen},alertstate="firing"}}) or vector(0)'
         expected = {"labels": "{}", "value": 1 - number}
         test = {
             "interval": "1m",
-            "input_series": [{"series": series, "values": f"{value}+0x2000"} for series, value in scraped.items()],
-            "promql_expr_test": [{"expr": firing, "eval_time": "30h", "exp_samples": [expected]}],
+            "input_series": [{"series": series, "values": values(value)} for series, value in scraped.items()],
+            "promql_expr_test": [{"expr": firing, "eval_time": after, "exp_samples": [expected]}],
         }
         content = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]}
         judged("test", "rules", written(tmp_path / f"test-{number}.yml", content))
 
 
+def values(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value}+0x2000"
+
+
 def test_recording_rules_have_the_values_that_they_are_named_for(tmp_path: pathlib.Path) -> None:
     rules = written(tmp_path / "rules.yml", groups())
-    series = {
+    series: Series = {
         f'kubevirt_vm_info{{status="running",{VM}}}': 1,
         'kubevirt_vm_info{status="stopped",namespace="ns",name="other"}': 1,
         f'kubevirt_vmi_info{{node="a",phase="running",os="debian",{VM}}}': 1,
-        f'kubevirt_vmi_memory_available_bytes{{node="a",{VM}}}': 100,
-        f'kubevirt_vmi_memory_usable_bytes{{node="a",{VM}}}': 30,
+        **remembered(30, "0+60x2000", "0+120x2000"),
+        **asked("POST"),
         f'kubevirt_vmi_vcpu_seconds_total{{node="a",{VM},id="0",state="running"}}': 7,
         f'kubevirt_vmi_vcpu_seconds_total{{node="a",{VM},id="1",state="running"}}': 9,
         CONTROLLERS % "a": 1,
         NODES % "a": 1,
         **TWO_NODES,
     }
-    values = {
+    expected = {
         "kubevirt_number_of_vms": 2,
         "namespace:kubevirt_vm:sum": 2,
         'kubevirt_vmi_phase_count{phase="running"}': 1,
         'node:kubevirt_vmi_phase:sum{node="a"}': 1,
         "kubevirt_vmi_memory_used_bytes": 70,
+        "vmi:kubevirt_vmi_memory_used_bytes:sum": 70,
         "kubevirt_vmi_vcpu_count": 2,
+        "vmi:kubevirt_vmi_vcpu:count": 2,
+        "vmi:kubevirt_vmi_memory_available_bytes:sum": 100,
+        "vmi:kubevirt_vmi_memory_headroom_ratio:sum": 0.3,
+        "vmi:kubevirt_vmi_pgmajfaults:rate5m": 1,
+        "vmi:kubevirt_vmi_pgmajfaults:rate30m": 1,
+        "vmi:kubevirt_vmi_swap_traffic_bytes:rate5m": 2,
+        "vmi:kubevirt_vmi_swap_traffic_bytes:rate30m": 2,
+        'kubevirt_api_request_deprecated_total{verb="POST"}': 600,
         "kubevirt_virt_controller_up": 1,
         "kubevirt_virt_api_up": 1,
         "kubevirt_virt_controller_ready": 0,
@@ -209,14 +297,14 @@ def test_recording_rules_have_the_values_that_they_are_named_for(tmp_path: pathl
         "kubevirt_nodes_with_kvm": 2,
     }
     recorded = {rule["record"] for rule in all_rules() if "record" in rule}
-    assert {name.split("{")[0] for name in values} == recorded
+    assert {name.split("{")[0] for name in expected} == recorded
     tests = [
-        {"expr": f"sum({name})", "eval_time": "10m", "exp_samples": [{"labels": "{}", "value": value}]}
-        for name, value in values.items()
+        {"expr": f"sum({name})", "eval_time": "1h", "exp_samples": [{"labels": "{}", "value": value}]}
+        for name, value in expected.items()
     ]
     test = {
         "interval": "1m",
-        "input_series": [{"series": each, "values": f"{value}+0x20"} for each, value in series.items()],
+        "input_series": [{"series": each, "values": values(value)} for each, value in series.items()],
         "promql_expr_test": tests,
     }
     content = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]}

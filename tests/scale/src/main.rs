@@ -14,6 +14,7 @@ mod report;
 mod start;
 
 use clap::{Parser, Subcommand};
+use garboard_cluster::requests::Requests;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -53,7 +54,7 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::registry().with(lines).with(LevelFilter::WARN).init();
     // Fails only if a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = garboard_cluster::client().await?;
+    let client = garboard_cluster::client(&Requests::default()).await?;
     match cli.command {
         Command::Nodes { number } => nodes::equip(&client, number).await,
         Command::Agents { number } => agents::play(&client, number).await,

@@ -90,7 +90,8 @@ impl Counters {
         let agent = if paused { None } else { self.agent.borrow().clone() };
         let (held, file_systems) = tokio::join!(of_qemu(monitor, plan.as_deref()), file_systems(agent));
         let interfaces = plan.as_deref().map(interfaces).unwrap_or_default();
-        Statistics { paused, memory_bytes, balloon: held.balloon, disks: held.disks, interfaces, file_systems }
+        let observe::Held { balloon, disks } = held;
+        Statistics { paused, memory_bytes, balloon, disks, interfaces, file_systems, unread: 0 }
     }
 }
 

@@ -59,6 +59,7 @@ def test_a_machine_has_everything_that_needs_no_agent_in_its_guest(
         # Labels of the instance.
         assert f'kubernetes_vmi_label_app="{name}"' in found.text
         assert found.sum("garboard_node_scrape_machines_unanswered") == 0
+        assert found.sum("garboard_node_scrape_names_left_out") == 0, "what it has is what its instance has"
         other = NODE_2 if node == NODE_1 else NODE_1
         assert not of_node(scraper, token, other).samples("kubevirt_vmi_memory_domain_bytes", name=name)
 

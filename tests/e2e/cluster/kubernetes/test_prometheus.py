@@ -1,4 +1,5 @@
-"""Debian's Prometheus scrapes the cluster, evaluates our rules, and has data for every query of our dashboards."""
+"""Debian's Prometheus scrapes the cluster, evaluates our rules, and has data for every query of our dashboards and for
+what KubeVirt's ask for."""
 
 import json
 import pathlib
@@ -13,20 +14,19 @@ import pytest
 
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NODE_1, NODE_2
-from garboard_e2e.monitoring.rules import all_rules, dashboards, groups, queries, written
+from garboard_e2e.cluster.objects import machine
+from garboard_e2e.monitoring.rules import all_rules, asked_by_kubevirt, dashboards, groups, queries, written
 from garboard_e2e.monitoring.scrape import SERVER_NAME, Scraper
 from garboard_e2e.patience import wait_until
 from garboard_e2e.processes import free_port
 
 INTERVAL = "5s"
-# What a query is empty for in a cluster whose machines have no disks, and no agent in their guests, where nothing was
-# refused and nothing has ended; and what only kube-state-metrics has.
-EMPTY = (
-    *("storage", "filesystem", "memory_available", "memory_used", "from_deletion", "requests_refused"),
-    *("kube_node", "allocatable_nodes"),
-)
+# What kube-state-metrics or the API server has, which are not scraped here.
+OF_OTHERS = ("kube_node", "allocatable_nodes", "deprecated")
 # Without kube-state-metrics no node has KVM, as far as this one knows (docs/monitoring.md).
 OF_NODES = {"KubeVirtNoAvailableNodesToRunVMs", "LowKVMNodesCount"}
+# A machine of which there is everything, and one that has come and gone.
+WATCHED, PASSING = "watched-closely", "passing"
 
 
 class Prometheus:
@@ -113,19 +113,42 @@ def prometheus(scraper: Scraper, token: str, tmp_path_factory: pytest.TempPathFa
         running.stop()
 
 
-def test_every_query_of_a_dashboard_has_data(kube: Kube, prometheus: Prometheus, pair: dict[str, str]) -> None:
+@pytest.fixture(scope="module")
+def watched(kube: Kube, prometheus: Prometheus) -> Iterator[str]:
+    """A machine with a disk, whose guest has an agent and a driver for its balloon, and which says what is in it."""
+    closely = machine(WATCHED, tests="agent", volumes=[{"name": "root", "emptyDisk": {"capacity": "16Mi"}}])
+    described = {f"vm.kubevirt.io/{label}": "hello" for label in ("os", "workload", "flavor")}
+    closely["spec"]["template"]["metadata"]["annotations"] |= described
+    kube.start(closely, machine(PASSING))
+    kube.becomes("vmi", WATCHED, "AgentConnected")
+    kube.remove(PASSING)
+    yield WATCHED
+    kube.remove(WATCHED)
+
+
+def test_every_query_of_a_dashboard_has_data(prometheus: Prometheus, watched: str, pair: dict[str, str]) -> None:
     prometheus.scrapes()
     lines = [query for each in dashboards().values() for query in queries(each)]
-    wanted = [line for line in lines if not any(part in line for part in EMPTY)]
-    assert len(wanted) > 20
+    wanted = [line for line in lines if not any(part in line for part in OF_OTHERS)]
+    assert len(wanted) > 30
     for line in wanted:
         wait_until(f"data for {line}", lambda line=line: prometheus.has(line))  # type: ignore[misc]
 
 
-def test_rules_are_evaluated_without_an_error(prometheus: Prometheus, pair: dict[str, str]) -> None:
+def test_what_kubevirts_dashboards_ask_for_has_data_by_each_label(prometheus: Prometheus, watched: str) -> None:
+    prometheus.scrapes()
+    asked = asked_by_kubevirt()
+    assert len(asked) > 25
+    for name, labels in asked.items():
+        chosen = ",".join(f'{label}!=""' for label in labels)
+        query = f"{name}{{{chosen}}}"
+        wait_until(f"data for {query}", lambda query=query: prometheus.has(query))  # type: ignore[misc]
+
+
+def test_rules_are_evaluated_without_an_error(prometheus: Prometheus, watched: str, pair: dict[str, str]) -> None:
     prometheus.scrapes()
     for rule in all_rules():
-        if "record" in rule and not any(part in rule["record"] for part in EMPTY):
+        if "record" in rule and not any(part in rule["record"] for part in OF_OTHERS):
             wait_until(f"the rule {rule['record']}", lambda rule=rule: prometheus.has(rule["record"]))  # type: ignore[misc]
     wrong = [
         (rule["name"], rule["lastError"])

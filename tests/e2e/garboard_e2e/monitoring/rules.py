@@ -16,11 +16,13 @@ from ..places import REPOSITORY
 
 MANIFEST = REPOSITORY / "deploy/base/monitoring.yaml"
 DASHBOARDS = REPOSITORY / "deploy/monitoring/dashboards"
+# What KubeVirt's dashboards ask for.
+ASKED = REPOSITORY / "metrics/tests/kubevirt-dashboards.txt"
 # Grafana's own variables, and what is chosen in a dashboard.
 VARIABLE = re.compile(r"\$__\w+|\$\w+")
 VALUES = {"$__rate_interval": "5m"}
 # Names in PromQL that are metrics of this project, or made of them.
-METRIC = re.compile(r"\b(?:kubevirt|garboard)_\w+|\b(?:node|namespace|cluster):kubevirt_\w+:\w+")
+METRIC = re.compile(r"\b(?:node|namespace|cluster|vmi):kubevirt_\w+:\w+|\b(?:kubevirt|garboard)_\w+")
 SUFFIXES = ("_bucket", "_sum", "_count")
 
 
@@ -47,6 +49,12 @@ def queries(dashboard: Any) -> list[str]:
     """Its PromQL, with something in the place of each variable."""
     lines = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     return [VARIABLE.sub(lambda found: VALUES.get(found[0], ".*"), line) for line in lines]
+
+
+def asked_by_kubevirt() -> dict[str, list[str]]:
+    """The metrics that KubeVirt's dashboards ask for, with the labels they use; without those that are not here."""
+    lines = [line for line in ASKED.read_text().splitlines() if line and not line.startswith("#") and " # " not in line]
+    return {name: labels for name, *labels in map(str.split, lines)}
 
 
 def metrics_of(promql: str) -> set[str]:

@@ -1,3 +1,7 @@
+mod cost;
+mod hostile;
+mod played;
+
 use super::*;
 use crate::pods::launcher_pod;
 use crate::pods::tests::{POD, example};
@@ -5,7 +9,8 @@ use crate::pods::tests::{POD, example};
 fn served(processes: PathBuf) -> Served {
     let pods: Arc<Mirror<LauncherPod>> = Arc::default();
     pods.insert(POD, launcher_pod(&example(), "node-1").unwrap());
-    let sources = Sources { node: "node-1".to_owned(), version: "0.1.0-test", pods, vmis: Arc::default(), processes };
+    let (node, vmis, requests) = ("node-1".to_owned(), Arc::default(), Requests::default());
+    let sources = Sources { node, version: "0.1.0-test", pods, vmis, processes, requests };
     Served::new(Connected::default(), sources)
 }
 
@@ -62,7 +67,7 @@ fn where_there_is_not_room_for_all_each_machine_has_the_same_share() {
     assert_eq!(most_of_each(&[machine(1)], "node-1"), MOST_OF_A_MACHINE);
     let machines: Vec<Machine> = (0..40).map(|_| machine(MOST_OF_A_KIND)).chain([machine(1)]).collect();
     assert_eq!(most_of_each(&machines, "node-1"), MOST / machines.len());
-    let text = served("/nonexistent".into()).exposed(machines, Instant::now()).text();
+    let text = served("/nonexistent".into()).exposed(machines, 0, Instant::now()).text();
     assert!(text.len() <= LONGEST_METRICS, "{}", text.len());
     assert_eq!(value(&text, "garboard_node_scrape_machines_left_out"), 40.0);
     assert_eq!(text.lines().filter(|line| line.starts_with("kubevirt_vmi_storage_iops_read_total{")).count(), 1);
@@ -73,8 +78,8 @@ async fn who_scrapes_at_once_gets_the_same_text() {
     let served = served("/nonexistent".into());
     let (one, other) = tokio::join!(served.metrics(), served.metrics());
     assert_eq!(one, other);
-    let first = served.last.lock().await.as_ref().map(|(at, _)| *at);
+    let first = served.last.lock().await.text.as_ref().map(|(at, _)| *at);
     tokio::time::advance(FRESH + Duration::from_millis(1)).await;
     let _ = served.metrics().await;
-    assert_ne!(served.last.lock().await.as_ref().map(|(at, _)| *at), first);
+    assert_ne!(served.last.lock().await.text.as_ref().map(|(at, _)| *at), first);
 }
