@@ -23,6 +23,7 @@ fn made_of(vm: VirtualMachine) -> VirtualMachineInstance {
         vmi: None,
         started_from: None,
         data_volumes: ProgressByName::new(),
+        foreign: None,
         absent_sources: BTreeMap::new(),
         now: jiff::Timestamp::UNIX_EPOCH,
         chance: 0,

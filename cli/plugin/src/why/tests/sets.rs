@@ -226,6 +226,7 @@ impl Look for Played {
             | Question::Nodes
             | Question::KubeVirts
             | Question::Controller
+            | Question::Controllers
             | Question::Agents => Vec::new(),
         })
     }

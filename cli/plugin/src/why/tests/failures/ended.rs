@@ -249,7 +249,7 @@ fn ends() -> Vec<Failure> {
         )
     };
     let ended = |failure: Failure, reason: &str, message: &str| {
-        failure.seen(rerun(over("Succeeded", reason, message))).gone(rerun(left(reason, message, ""))).is_well()
+        failure.seen(rerun(over("Succeeded", reason, message))).gone(rerun(left(reason, message, ""))).well()
     };
     let deleted = json!({"vm": null, "runs": record("GuestPanic", "the guest's kernel panicked", "", AGO)});
     vec![

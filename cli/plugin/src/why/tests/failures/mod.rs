@@ -85,7 +85,7 @@ impl Failure {
     }
 
     /// The guest is as it is meant to be; what fails is a remark beside that.
-    fn is_well(self) -> Self {
+    fn well(self) -> Self {
         Self { health: Health::Well, ..self }
     }
 

@@ -49,12 +49,12 @@ fn held() -> Vec<Failure> {
             .next("look at the storage of node node-1")
             .seen(with_condition("garboard.dev/Unresponsive", "True", "MonitorTimeout", "QEMU does not answer on its monitor")),
         failure("paused by a user", "`kubectl garboard pause`", DiagnosisVerdict::Paused)
-            .is_well()
+            .well()
             .says(&["it was paused on request"])
             .next("kubectl garboard unpause hello")
             .seen(paused("PausedByUser", "VMI was paused by user")),
         failure("started paused", "`startStrategy: Paused`", DiagnosisVerdict::Paused)
-            .is_well()
+            .well()
             .says(&["it was started paused, as its startStrategy requests"])
             .next("kubectl garboard unpause hello")
             .seen(with(paused("PausedByUser", "VMI was paused by user"), json!({"vmi": {"spec": {"startStrategy": "Paused"}}}))),
@@ -72,7 +72,7 @@ fn slow() -> Vec<Failure> {
             .next("garboard.dev/accelerator")
             .seen(with(well(), interpreted)),
         failure("emulated by software", "`useEmulation` and a node without KVM", DiagnosisVerdict::Running)
-            .is_well()
+            .well()
             .says(&["emulated in software (TCG), which is slow"])
             .next("a node with KVM runs it at full speed")
             .seen(with_condition(
@@ -82,7 +82,7 @@ fn slow() -> Vec<Failure> {
                 "the guest's processors are emulated in software (TCG), which is slow",
             )),
         failure("throttled by a CPU limit", "4 vCPUs with a limit of 500m", DiagnosisVerdict::Running)
-            .is_well()
+            .well()
             .says(&["its 4 vCPUs together may use 500m CPU"])
             .next("raise spec.domain.resources.limits.cpu")
             .seen(limited),
@@ -121,7 +121,7 @@ fn unready() -> Vec<Failure> {
             "`accessCredentials` by the agent, and none in the guest",
             DiagnosisVerdict::Running,
         )
-        .is_well()
+        .well()
         .says(&["not all access credentials are in its guest: Guest agent is offline"])
         .next("access credentials")
         .seen(with_condition("AccessCredentialsSynchronized", "False", "", lacks)),
@@ -135,7 +135,7 @@ fn drained() -> Vec<Failure> {
     let marked = json!({"vmi": {"spec": {"evictionStrategy": "External"}, "status": {"evacuationNodeName": "node-1"}}});
     vec![
         failure("drain that waits for it", "`kubectl drain`, with `evictionStrategy: LiveMigrate`", verdict)
-            .is_well()
+            .well()
             .says(&["node node-1 is cordoned, and a drain of it waits for this machine"])
             .next("kubectl garboard stop hello")
             .seen(with(well(), json!({"vmi": {"spec": {"evictionStrategy": "LiveMigrate"}}, "nodes": [cordoned]}))),
@@ -144,12 +144,12 @@ fn drained() -> Vec<Failure> {
             "`kubectl drain`, with `evictionStrategy: External`",
             verdict,
         )
-        .is_well()
+        .well()
         .says(&["node node-1 is being drained and waits until another controller has moved or stopped it"])
         .next("kubectl garboard stop hello")
         .seen(with(well(), marked)),
         failure("it leaves its node", "an eviction, while the guest still shuts down", verdict)
-            .is_well()
+            .well()
             .says(&["the cluster has it leave its node: Eviction API: evicting"])
             .next("leave its node")
             .seen(with_condition("EvictionRequested", "True", "EvictionByEvictionAPI", "Eviction API: evicting")),
@@ -162,27 +162,27 @@ fn beside() -> Vec<Failure> {
     let again = event("VirtualMachineInstance", "Stopped", "Warning", "QemuCrashed: QEMU crashed with signal 11");
     vec![
         failure("launcher outdated", "an upgrade whose launcher's image cannot be pulled", verdict)
-            .is_well()
+            .well()
             .says(&["its supervisor could not be replaced", "ErrImagePull"])
             .next("the one before goes on")
             .seen(with_condition("garboard.dev/OutdatedLauncher", "True", "LauncherUpdateFailed", "the new supervisor did not come up: ErrImagePull")),
         failure("file systems frozen", "a backup tool that froze and did not thaw", verdict)
-            .is_well()
+            .well()
             .says(&["its file systems are frozen"])
             .next("kubectl garboard unfreeze hello")
             .seen(with(well(), json!({"vmi": {"status": {"fsFreezeStatus": "frozen"}}}))),
         failure("started again after a crash", "QEMU crashed five minutes ago, with `runStrategy: Always`", verdict)
-            .is_well()
+            .well()
             .says(&["it was started again: its last run ended 5 min ago: QEMU crashed with signal 11"])
             .next("it was started again")
             .seen(with(well(), json!({"events": again}))),
         failure("changed since its start", "`spec.template` with more cores, without a restart", DiagnosisVerdict::RestartRequired)
-            .is_well()
+            .well()
             .says(&["waits for a restart: cpu changed"])
             .next("kubectl garboard restart hello")
             .seen(with(well(), changed)),
         failure("installation not whole", "a component of Garboard was deleted", verdict)
-            .is_well()
+            .well()
             .says(&["the cluster's KubeVirt object is not well", "garboard-node is missing"])
             .next("KubeVirt object")
             .seen(with(
