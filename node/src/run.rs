@@ -1,5 +1,6 @@
 //! Putting the agent together.
 
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::pin::pin;
@@ -121,14 +122,22 @@ pub async fn run(args: Args, version: &'static str, levels: Levels) -> anyhow::R
     parts.spawn(device::health::newcomer(HostRoot::real()));
 
     tracing::info!(node = args.node_name, socket = %socket.display(), "the agent is ready");
+    tokio::select! {
+        asked = asked_to_exit() => asked?,
+        _ = parts.join_next() => anyhow::bail!("a task of the node agent ended; the kubelet restarts the agent"),
+    }
+    tracing::info!("the node agent exits");
+    Ok(())
+}
+
+/// Ends when a signal asks this program to exit.
+async fn asked_to_exit() -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        _ = parts.join_next() => anyhow::bail!("a task of the node agent ended; the kubelet restarts the agent"),
     }
-    tracing::info!("the node agent exits");
     Ok(())
 }
 

@@ -70,7 +70,7 @@ async fn dynamic(client: &Client, look: &Look, resource: &ApiResource) -> kube::
 fn seen(answer: kube::Result<impl Serialize>) -> kube::Result<Seen> {
     match answer {
         Ok(object) => serde_json::to_value(object).map(Seen::Object).map_err(kube::Error::SerdeError),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(missing(&status)),
+        Err(kube::Error::Api(status)) if data_volumes::is_absent(&status) => Ok(missing(&status)),
         Err(error) => Err(error),
     }
 }

@@ -5,7 +5,7 @@ use super::{Kind, Metric, metrics};
 metrics! {
     INFO = Gauge "kubevirt_info" ["goversion", "kubeversion"] "Version of this program; nothing of it is written in Go.";
     REST_CLIENT_REQUESTS = Counter "kubevirt_rest_client_requests_total" ["code", "method", "host", "resource", "verb"]
-        "Requests of this program to the API server, attempt by attempt; the code of one that was not answered is <error>.";
+        "Requests of this program to the API server, attempt by attempt; the code of one that was not answered is `<error>`.";
 
     VMI_CPU_USAGE_SECONDS = Counter "kubevirt_vmi_cpu_usage_seconds_total" ["node", "namespace", "name"]
         "Processor time of the machine's QEMU, vCPUs and all else, in seconds.";
