@@ -42,7 +42,7 @@ pub struct Member {
 pub struct State {
     /// Whether it is ready.
     pub is_ready: bool,
-    /// Since when it is not.
+    /// Since when it is not, and reports what keeps it from that.
     pub not_ready_since: Option<Timestamp>,
     /// What `kubectl get vm` shows.
     pub shown: Option<PrintableStatus>,
@@ -151,12 +151,11 @@ fn state(spec: Spec, status: Status) -> State {
     let shown = status.printable_status.as_deref().and_then(PrintableStatus::from_name);
     let is_halted = status.run_strategy.as_deref() == Some(RunStrategy::Halted.name());
     let ready = find(&status.conditions, VmConditionType::Ready.name());
-    let is = |wanted: ConditionStatus| ready.filter(|each| each.status == wanted.name());
     let failures = status.start_failure.and_then(|failure| failure.consecutive_fail_count).unwrap_or(0);
     let template = spec.template.unwrap_or_default();
     State {
-        is_ready: is(ConditionStatus::True).is_some(),
-        not_ready_since: is(ConditionStatus::False).and_then(|each| each.last_transition_time.clone()).map(|at| at.0),
+        is_ready: ready.is_some_and(|each| each.status == ConditionStatus::True.name()),
+        not_ready_since: not_ready_since(&status.conditions),
         shown,
         failures: u32::try_from(failures).unwrap_or(0),
         strategy,
@@ -166,6 +165,23 @@ fn state(spec: Spec, status: Status) -> State {
         node_selector: template.spec.and_then(|spec| spec.node_selector).unwrap_or_default(),
         is_stale: false,
     }
+}
+
+/// `Ready` may be False for an hour while a volume is filled, and for a month while the machine is halted. What went wrong then has a
+/// condition of its own, which counts.
+fn not_ready_since(conditions: &[StoredCondition]) -> Option<Timestamp> {
+    let since = |kind: &str, status: ConditionStatus| {
+        let found = find(conditions, kind).filter(|each| each.status == status.name());
+        found.and_then(|each| each.last_transition_time.as_ref()).map(|at| at.0)
+    };
+    let not_ready = since(VmConditionType::Ready.name(), ConditionStatus::False)?;
+    let reported = [
+        since(VmConditionType::Failure.name(), ConditionStatus::True),
+        since(VmConditionType::DataVolumesReady.name(), ConditionStatus::False),
+        since(VmiConditionType::Synchronized.name(), ConditionStatus::False),
+        since(VmiConditionType::PodScheduled.name(), ConditionStatus::False),
+    ];
+    Some(reported.into_iter().flatten().fold(not_ready, Ord::max))
 }
 
 fn find<'a>(conditions: &'a [StoredCondition], kind: &str) -> Option<&'a StoredCondition> {
@@ -341,6 +357,34 @@ mod tests {
             other["status"][field] = value;
             assert!(!Member::of(&machine(other), None).unwrap().state.is_down, "{field}");
         }
+    }
+
+    #[test]
+    fn an_error_begins_with_the_condition_that_names_it_and_not_before() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let condition = |kind: &str, status: &str, second: i64| json!({"type": kind, "status": status, "lastTransitionTime": at(second)});
+        let since = |others: &[Value]| {
+            let mut all = vec![condition("Ready", "False", 10)];
+            all.extend_from_slice(others);
+            let changed = json!({"status": {"printableStatus": "DataVolumeError", "conditions": all}});
+            Member::of(&machine(changed), None).unwrap().state.not_ready_since
+        };
+        assert_eq!(since(&[]), Some(at(10)));
+        for (kind, status, second) in [
+            ("Failure", "True", 3600),
+            ("DataVolumesReady", "False", 3600),
+            ("Synchronized", "False", 3600),
+            ("PodScheduled", "False", 3600),
+        ] {
+            assert_eq!(since(&[condition(kind, status, second)]), Some(at(second)), "{kind}");
+        }
+        assert_eq!(since(&[condition("Failure", "True", 5)]), Some(at(10)), "before it was not ready");
+        for (kind, status) in [("Failure", "False"), ("DataVolumesReady", "True"), ("Paused", "True")] {
+            assert_eq!(since(&[condition(kind, status, 3600)]), Some(at(10)), "{kind} {status} is no error");
+        }
+        let ready =
+            json!({"status": {"conditions": [condition("Ready", "True", 10), condition("Failure", "True", 20)]}});
+        assert_eq!(Member::of(&machine(ready), None).unwrap().state.not_ready_since, None);
     }
 
     #[test]
