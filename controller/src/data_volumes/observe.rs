@@ -6,7 +6,7 @@ use garboard_api::v1::cdi::DataVolumeTemplateSpec;
 use garboard_api::{DnsSubdomain, VirtualMachine};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 use serde_json::Value;
 
 use super::owners::{self, Foreign};
@@ -70,7 +70,7 @@ pub(crate) async fn of_machine(
         let is_there = |owner: &OwnerReference| match owner.kind.as_str() {
             Machines::KIND => {
                 let machine = leader.machines.named(namespace, &owner.name);
-                machine.is_some_and(|machine| machine.meta().uid.as_ref() == Some(&owner.uid))
+                machine.is_some_and(|machine| owners::stays(&machine, owner))
             }
             // A claim is taken only where it was asked for the DataVolume in vain. In a cluster that has none nothing removes it.
             _ => kind == DataVolumes::KIND || !found.is_served,

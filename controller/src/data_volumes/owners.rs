@@ -4,7 +4,8 @@
 //!   DataVolume, or the claim of its name, is controlled by
 //!     this machine ───────────────────────────► its own
 //!     another one ────────────────────────────► that one's, and goes with it
-//!     a machine or DataVolume that is gone ───► being removed
+//!     a machine or DataVolume that is gone,
+//!     or a machine that is being deleted ─────► being removed
 //!   is controlled by nothing, and made for a machine of another pool ─► left for the machines of that pool
 //! ```
 //!
@@ -14,8 +15,9 @@
 use garboard_api::metadata::volume_annotation;
 use garboard_api::{FieldPath, VirtualMachine};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Resource;
 
-use crate::stores::{DataVolumes, Kind, Machines, Pools};
+use crate::stores::{Cached, DataVolumes, Kind, Machines, Pools};
 
 /// Why a machine may not use what has the name of one of its DataVolumes; first what does not become better by waiting.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +39,7 @@ impl Foreign {
 }
 
 /// Whether a machine may not use what has the name of one of its DataVolumes. `place` is that of the template; `kind` and `metadata` are
-/// of the DataVolume, or of the claim where there is none; `is_there` says whether an owner of it still exists.
+/// of the DataVolume, or of the claim where there is none; `is_there` says whether an owner of it exists and stays.
 pub(super) fn foreign(
     vm: &VirtualMachine,
     place: usize,
@@ -71,6 +73,11 @@ pub(super) fn foreign(
             Some(Foreign::Leaves(format!("{gone}; this machine gets one of its own when it is gone")))
         }
     }
+}
+
+/// Whether a machine is the owner that an object names, and stays: what it controls goes with it when it is being deleted.
+pub(super) fn stays(machine: &Cached<Machines>, owner: &OwnerReference) -> bool {
+    machine.meta().uid.as_ref() == Some(&owner.uid) && machine.raw()["metadata"]["deletionTimestamp"].is_null()
 }
 
 /// The owner that controls an object.
@@ -160,6 +167,18 @@ mod tests {
             let Some(Foreign::Leaves(message)) = found else { panic!("{found:?}") };
             assert!(message.contains(&format!("an earlier {kind} a-0 and is being removed")), "{message}");
         }
+    }
+
+    #[test]
+    fn what_a_machine_that_is_being_deleted_has_goes_with_it() {
+        let stored = |uid: &str, deleted: Value| -> Cached<Machines> {
+            let metadata = json!({"name": "a-0", "namespace": "ns", "uid": uid, "deletionTimestamp": deleted});
+            serde_json::from_value(json!({"metadata": metadata, "spec": {}})).unwrap()
+        };
+        let named: Vec<OwnerReference> = serde_json::from_value(owner("VirtualMachine", "there")).unwrap();
+        assert!(stays(&stored("there", Value::Null), &named[0]));
+        assert!(!stays(&stored("later", Value::Null), &named[0]), "another of its name");
+        assert!(!stays(&stored("there", json!("2026-01-01T00:00:00Z")), &named[0]));
     }
 
     #[test]
