@@ -10,6 +10,11 @@ use crate::why::facts::{Condition, Facts};
 
 /// The controller's reason, KubeVirt's, where the API server does not take a DataVolume.
 const NOT_CREATED: &str = Reason::FailedDataVolumeCreate.name();
+/// How the controller's message begins where the DataVolume is another machine's: with the field to change. What the API server refused it
+/// begins otherwise.
+const FIELD: &str = "spec.";
+/// Shows whose DataVolumes and claims are.
+const OWNERS: &str = "kubectl get datavolumes,pvc -o 'custom-columns=KIND:.kind,NAME:.metadata.name,OWNER:.metadata.ownerReferences[*].name'";
 /// The reason where one cannot be filled.
 const NOT_IMPORTED: &str = Reason::FailedDataVolumeImport.name();
 /// The importer's answer where a DataVolume copies what its namespace may not read.
@@ -41,7 +46,9 @@ pub(crate) fn unfilled(facts: &Facts) -> Option<Finding> {
         let grant = "let the machine's service account, or default, create datavolumes/source in the namespace that has the source";
         return Some(finding.then(grant).then(format!("kubectl describe vm {}", facts.name)));
     }
-    Some(if condition.reason == NOT_CREATED {
+    Some(if condition.reason == NOT_CREATED && condition.message.starts_with(FIELD) {
+        finding.then(OWNERS)
+    } else if condition.reason == NOT_CREATED {
         finding.then("kubectl api-resources --api-group=cdi.kubevirt.io").then("kubectl get pvc")
     } else {
         finding.then(describe(facts)).then("kubectl get pods,pvc")

@@ -29,7 +29,8 @@ fn unmounted(reason: &str, message: &str) -> Value {
 }
 
 pub(super) fn all() -> Vec<Failure> {
-    missing().into_iter().chain(without_volume()).chain(elsewhere()).chain(data_volumes()).collect()
+    let of_claims = missing().into_iter().chain(without_volume()).chain(elsewhere());
+    of_claims.chain(data_volumes()).chain(others_data_volumes()).collect()
 }
 
 fn missing() -> Vec<Failure> {
@@ -176,6 +177,31 @@ fn data_volumes() -> Vec<Failure> {
                 "FailedDataVolumeCreate",
                 "could not create the DataVolume root: admission webhook \"datavolume-validate.cdi.kubevirt.io\" denied the request: User \
                  system:serviceaccount:tenant:default has insufficient permissions in clone source namespace images",
+            )),
+    ]
+}
+
+fn others_data_volumes() -> Vec<Failure> {
+    let verdict = DiagnosisVerdict::DataVolume;
+    vec![
+        failure("DataVolume of another machine", "a copy of a machine whose dataVolumeTemplates were not renamed", verdict)
+            .says(&["belongs to the VirtualMachine original", "write a name there that no other machine or pool uses"])
+            .next("OWNER:.metadata.ownerReferences")
+            .seen(unfilled(
+                "Failure",
+                "FailedDataVolumeCreate",
+                "spec.dataVolumeTemplates[0].metadata.name: the DataVolume root belongs to the VirtualMachine original; write a name \
+                 there that no other machine or pool uses, such as one that begins with `hello-`",
+            )),
+        failure("DataVolume of an earlier machine", "a machine was deleted and made again under the same name", verdict)
+            .waits()
+            .says(&["belongs to an earlier VirtualMachine hello and is being removed"])
+            .next("kubectl describe datavolumes")
+            .seen(unfilled(
+                "DataVolumesReady",
+                "NotAllDVsReady",
+                "the DataVolume root belongs to an earlier VirtualMachine hello and is being removed; this machine gets one of its own \
+                 when it is gone",
             )),
     ]
 }
