@@ -53,7 +53,7 @@ pub(super) fn foreign(
         return (!is_left_to_it).then(|| {
             let (at, instead, key) = (path(vm, place), instead(vm), volume_annotation::POOL);
             let left = format!("{object} was left by a machine of the VirtualMachinePool {made_for}");
-            Foreign::Others(format!("{at}: {left}; {instead}, or remove its annotation {key} to use it here"))
+            Foreign::Others(format!("{at}: {left}; remove its annotation {key} to use it here, or {instead}"))
         });
     };
     let is_of_machine = owner.kind == Machines::KIND;
@@ -101,7 +101,12 @@ fn path(vm: &VirtualMachine, place: usize) -> String {
 
 fn instead(vm: &VirtualMachine) -> String {
     let own = pool_of(vm).or(vm.metadata.name.as_deref()).unwrap_or_default();
-    format!("write a name there that no other machine or pool uses, such as one that begins with `{own}-`")
+    let name = format!("write a name there that no other machine or pool uses, such as one that begins with `{own}-`");
+    match pool_of(vm) {
+        // Also those that have their own: with a rollout they are deleted with these.
+        Some(_) => format!("{name}; all machines of the pool then get new volumes: copy first what is to be kept"),
+        None => name,
+    }
 }
 
 #[cfg(test)]
@@ -139,7 +144,8 @@ mod tests {
         let Some(Foreign::Others(message)) = of_pool else { panic!("{of_pool:?}") };
         let expected = "spec.virtualMachineTemplate.spec.dataVolumeTemplates[1].metadata.name of the VirtualMachinePool b: the \
                         DataVolume disk-0 belongs to the VirtualMachine a-0; write a name there that no other machine or pool \
-                        uses, such as one that begins with `b-`";
+                        uses, such as one that begins with `b-`; all machines of the pool then get new volumes: copy first what is \
+                        to be kept";
         assert_eq!(message, expected);
         let of_user = judged(&machine(None), owner("VirtualMachine", "there"), None);
         let Some(Foreign::Others(message)) = of_user else { panic!("{of_user:?}") };
@@ -187,7 +193,12 @@ mod tests {
         assert_eq!((left(Some("b"), Some("b")), left(Some("b"), None)), (None, None));
         assert_eq!((left(None, Some("a")), left(None, None)), (None, None), "a user has named it");
         let Some(Foreign::Others(message)) = left(Some("b"), Some("a")) else { panic!("it is not refused") };
-        assert!(message.contains("was left by a machine of the VirtualMachinePool a; write a name"), "{message}");
-        assert!(message.ends_with("or remove its annotation garboard.dev/pool to use it here"), "{message}");
+        let annotation =
+            "was left by a machine of the VirtualMachinePool a; remove its annotation garboard.dev/pool to use it here";
+        assert!(message.contains(&format!("{annotation}, or write a name there")), "{message}");
+        assert!(
+            message.ends_with("all machines of the pool then get new volumes: copy first what is to be kept"),
+            "{message}"
+        );
     }
 }
