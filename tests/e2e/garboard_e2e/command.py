@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 from . import names
-from .leftovers import fault_of, leftovers, link_of
+from .leftovers import fault_of, leftovers, link_of, within
 from .outcome import Failure
 from .patience import PATIENCE, wait_until
 from .terminal import Terminal
@@ -128,7 +128,7 @@ class Garboard:
     def expect_private(self) -> None:
         """Nothing of machines and their records may be read by other users; directories may be passed through."""
         for top in (self.runtime, self.state):
-            for path in (top, *top.rglob("*")):
+            for path in within(top):
                 if fault := fault_of(path):
                     raise Failure(f"other users may look into {path}: {fault}")
 

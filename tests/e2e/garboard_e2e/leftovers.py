@@ -6,6 +6,7 @@ import re
 import stat
 import subprocess
 import time
+from collections.abc import Iterator
 
 from .outcome import Failure
 
@@ -59,6 +60,13 @@ def wait_until_clean(directory: str, before: set[str], seconds: float = 10) -> N
         if time.monotonic() > end:
             raise Failure("left behind:\n" + "\n".join(f"  {thing}" for thing in sorted(left)))
         time.sleep(0.1)
+
+
+def within(top: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A directory and everything below it. What goes meanwhile is left out."""
+    for directory, _, files in os.walk(top):
+        yield pathlib.Path(directory)
+        yield from (pathlib.Path(directory, file) for file in files)
 
 
 def fault_of(path: pathlib.Path) -> str | None:

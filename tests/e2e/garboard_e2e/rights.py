@@ -202,7 +202,11 @@ def definition(kind: str, group: str, *versions: str) -> Object:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
+        # An API server takes a kind of a group of Kubernetes' own with this alone.
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
         "spec": {
             "group": group,
             "scope": "Namespaced",
@@ -299,8 +303,9 @@ def make_objects(server: ApiServer) -> None:
         for kind in ("VirtualMachine", "VirtualMachineInstance", "KubeVirt")
     ]
     kinds.append(definition("VirtualMachinePool", "pool.kubevirt.io", "v1beta1", "v1alpha1"))
-    # CDI's kind: only one that exists can be asked about.
+    # Kinds of CDI and of storage drivers: only one that exists can be asked about.
     kinds.append(definition("DataVolume", "cdi.kubevirt.io", "v1beta1"))
+    kinds.append(definition("VolumeSnapshot", "snapshot.storage.k8s.io", "v1"))
     server.apply(*kinds)
     names = [f"crd/{kind['metadata']['name']}" for kind in kinds]
     server.kubectl("wait", "--for=condition=Established", "--timeout=180s", *names)
