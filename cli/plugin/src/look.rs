@@ -64,8 +64,8 @@ pub trait Look: Sync {
 impl Look for Kubectl {
     fn look(&self, question: Question<'_>) -> Result<Vec<Value>, Failure> {
         let named = |kind: &str, names: &[String]| {
-            let words = by_name(kind, names);
-            words.map_or_else(|| Ok(Vec::new()), |words| self.get(&words))
+            let arguments = by_name(kind, names);
+            arguments.map_or_else(|| Ok(Vec::new()), |arguments| self.get(&arguments))
         };
         match question {
             Question::Machine(name) => self.get(&[

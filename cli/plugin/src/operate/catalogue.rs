@@ -199,7 +199,7 @@ mod tests {
         };
         let copies = with(vec![copied(kind, "mine", "u1.small"), of_before("ours")], None);
         assert_eq!(copies.besides(&[]), [] as [&str; 0]);
-        assert!(!copies.is_wanted(None), "nor has anybody asked for the others");
+        assert!(!copies.is_wanted(None), "no installation has made any");
         let original = with(vec![of_before("u1.small")], None);
         assert_eq!(original.besides(&[]), ["virtualmachineclusterinstancetypes.instancetype.kubevirt.io/u1.small"]);
     }
