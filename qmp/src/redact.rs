@@ -40,6 +40,9 @@ const REFERENCE_KEY_ENDS: &[&str] = &["-secret", "id", "-file"];
 /// Keys that are secret in the arguments of one command, at any depth.
 const SECRET_ARGUMENTS: &[(&str, &[&str])] = &[
     ("object-add", &["data"]),
+    // Of a server that images come from by HTTP.
+    ("blockdev-add", &["cookie"]),
+    ("blockdev-reopen", &["cookie"]),
     // What is typed into a guest may be a password.
     ("send-key", &["keys"]),
     ("input-send-event", &["events"]),
@@ -253,6 +256,8 @@ mod tests {
             ("blockdev-add", json!({"driver": "ssh", "server": {"x-password": SECRET}})),
             ("blockdev-add", json!({"filename": format!("https://user:{SECRET}@host/disk.qcow2")})),
             ("blockdev-add", json!({"filename": format!("json:{{\"password\":\"{SECRET}\"}}")})),
+            ("blockdev-add", json!({"driver": "raw", "file": {"driver": "https", "cookie": format!("id={SECRET}")}})),
+            ("blockdev-reopen", json!({"options": [{"driver": "https", "cookie": SECRET}]})),
             ("send-key", json!({"keys": [{"type": "qcode", "data": SECRET}]})),
             ("qom-set", json!({"path": "/objects/s0", "property": "data", "value": SECRET})),
             ("no-such-command", json!({"a": [{"vncPassword": SECRET, "UserData": SECRET}]})),

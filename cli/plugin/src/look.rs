@@ -63,9 +63,9 @@ pub trait Look: Sync {
 
 impl Look for Kubectl {
     fn look(&self, question: Question<'_>) -> Result<Vec<Value>, Failure> {
-        let named = |kind: &'static str, names: &[String]| {
-            let all: Vec<&str> = [kind].into_iter().chain(names.iter().map(String::as_str)).collect();
-            self.get(&all)
+        let named = |kind: &str, names: &[String]| {
+            let arguments = by_name(kind, names);
+            arguments.map_or_else(|| Ok(Vec::new()), |arguments| self.get(&arguments))
         };
         match question {
             Question::Machine(name) => self.get(&[
@@ -141,6 +141,13 @@ impl Question<'_> {
     }
 }
 
+/// What kubectl is asked for by names that a machine's author wrote. One that is none of Kubernetes would be an option where it begins with
+/// a hyphen, such as another server for the user's token. Nothing where no name is left: kubectl would list all. Pure.
+fn by_name<'a>(kind: &'a str, names: &'a [String]) -> Option<Vec<&'a str>> {
+    let mut good = names.iter().map(String::as_str).filter(|name| is_name(name)).peekable();
+    good.peek().is_some().then(|| std::iter::once(kind).chain(good).collect())
+}
+
 /// A selector of labels in a query.
 fn encoded(selector: &str) -> String {
     selector.replace('=', "%3D").replace(',', "%2C").replace('/', "%2F")
@@ -194,6 +201,10 @@ mod tests {
             assert!(paths(Question::RunsOf(name)).is_empty(), "{name}");
             assert!(paths(Question::Set(SetKind::ReplicaSet, name)).is_empty(), "{name}");
         }
+        let options = ["--server=https://example.com", "-A"].map(str::to_owned);
+        assert_eq!(by_name("pvc", &[names.as_slice(), &options].concat()), None);
+        let [server, all] = options;
+        assert_eq!(by_name("pvc", &[server, "root".to_owned(), all]), Some(vec!["pvc", "root"]));
         let many: Vec<String> = (0..1000).map(|number| format!("claim-{number}")).collect();
         assert_eq!(paths(Question::Claims(&many)).len(), MOST_CLAIMS);
     }

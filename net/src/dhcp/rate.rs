@@ -30,6 +30,21 @@ impl RateLimit {
     }
 }
 
+/// Whether messages are refused just now. A line of the log for each would let a guest write as many as it sends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Refusals {
+    last_was_refused: bool,
+}
+
+impl Refusals {
+    /// Notes what became of a message; whether it is the first that is refused since one was admitted.
+    pub(super) fn is_first(&mut self, is_admitted: bool) -> bool {
+        let is_first = !is_admitted && !self.last_was_refused;
+        self.last_was_refused = !is_admitted;
+        is_first
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +59,19 @@ mod tests {
         assert_eq!(admitted(&mut limit, 99), 0);
         assert_eq!(admitted(&mut limit, 100), 1);
         assert_eq!(admitted(&mut limit, 10_000), 3);
+    }
+
+    #[test]
+    fn of_a_flood_few_refusals_are_worth_a_line() {
+        let (mut limit, mut refusals) = (RateLimit::new(10, 40), Refusals::default());
+        let mut is_line = |each: u64| {
+            let is_admitted = limit.admit(Duration::from_micros(100 * each));
+            refusals.is_first(is_admitted)
+        };
+        // Ten seconds of it.
+        let lines = (0..100_000).filter(|each| is_line(*each)).count();
+        assert!((1..=110).contains(&lines), "{lines}");
+        assert!(!is_line(1_000_000), "a message after a pause is answered");
     }
 
     proptest! {

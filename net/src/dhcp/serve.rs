@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::options::{DhcpOptions, OptionError};
 use super::ra;
-use super::rate::RateLimit;
+use super::rate::{RateLimit, Refusals};
 use super::v4::{self, Config4};
 use super::v6::{self, Config6};
 use crate::names::EthernetAddress;
@@ -107,6 +107,7 @@ struct Served {
     name: &'static str,
     socket: UdpSocket,
     rate: RateLimit,
+    refusals: Refusals,
     started: Instant,
     buffer: Vec<u8>,
 }
@@ -121,6 +122,7 @@ impl Served {
             name,
             socket: opened.map_err(|source| ServeError::Socket { service: name, source })?,
             rate: RateLimit::new(ANSWERS_PER_SECOND, ANSWERS_AT_ONCE),
+            refusals: Refusals::default(),
             started: Instant::now(),
             buffer: vec![0; MESSAGE_MAX],
         })
@@ -129,12 +131,19 @@ impl Served {
     /// The next message that may be answered at this rate.
     async fn receive(&mut self) -> Result<(&[u8], SocketAddr), ServeError> {
         loop {
-            match self.socket.recv_from(&mut self.buffer).await {
-                Ok((length, from)) if self.rate.admit(self.started.elapsed()) => {
-                    return Ok((self.buffer.get(..length).unwrap_or_default(), from));
+            let (length, from) = match self.socket.recv_from(&mut self.buffer).await {
+                Ok(received) => received,
+                Err(error) => {
+                    self.pause_or_fail(error).await?;
+                    continue;
                 }
-                Ok(_) => tracing::trace!(service = self.name, "too many messages; this one is not answered"),
-                Err(error) => self.pause_or_fail(error).await?,
+            };
+            let is_admitted = self.rate.admit(self.started.elapsed());
+            if self.refusals.is_first(is_admitted) {
+                tracing::trace!(service = self.name, "too many messages; this one is not answered, nor are others now");
+            }
+            if is_admitted {
+                return Ok((self.buffer.get(..length).unwrap_or_default(), from));
             }
         }
     }

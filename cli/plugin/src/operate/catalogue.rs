@@ -1,10 +1,10 @@
 //! The common instancetypes and preferences of an installation: whether it has them, and what of them goes again. What an installation has
-//! made has a label; everything else of these kinds is its users', and stays.
+//! made has a label, and another one with its name; everything else of these kinds is its users', and stays, copies of the common ones too.
 
 use serde_json::Value;
 
 use super::emulation::oldest;
-use super::manifest::{MADE_BY, Object};
+use super::manifest::{self, MADE_AS, MADE_BY, Object};
 use crate::failure::Failure;
 use crate::kubectl::{Kubectl, failed};
 use crate::output::note;
@@ -50,8 +50,15 @@ impl Catalogue {
     /// Looks at the cluster; `settings` are its KubeVirt objects.
     pub(super) fn look(kubectl: &Kubectl, settings: &[Value]) -> Result<Self, Failure> {
         let (key, value) = MADE_BY;
-        let made = if_served(kubectl.get(&[COMMON, "-l", &format!("{key}={value}")]))?;
-        Ok(Self { made, setting: Setting::of(settings) })
+        let labelled = if_served(kubectl.get(&[COMMON, "-l", &format!("{key}={value}")]))?;
+        let known = manifest::catalogue().map_err(|error| Failure::Other(error.to_string()))?;
+        Ok(Self::of(labelled, &known, Setting::of(settings)))
+    }
+
+    /// Of the objects with the label [`MADE_BY`]; `known` are those of this version.
+    fn of(mut labelled: Vec<Value>, known: &[Object], setting: Option<Setting>) -> Self {
+        labelled.retain(|object| is_made(object, known));
+        Self { made: labelled, setting }
     }
 
     /// Why the option cannot be followed.
@@ -95,6 +102,13 @@ impl Catalogue {
     }
 }
 
+/// Whether an installation has made an object that has its label.
+fn is_made(object: &Value, known: &[Object]) -> bool {
+    let (name, original) = (&object["metadata"]["name"], &object["metadata"]["labels"][MADE_AS]);
+    // A version before wrote no name beside the label.
+    if original.is_null() { known.iter().any(|each| *name == each.name) } else { original == name }
+}
+
 /// How many instancetypes and preferences there are, of namespaces and of the cluster.
 pub(super) fn count(kubectl: &Kubectl) -> Result<usize, Failure> {
     if_served(kubectl.get(&[SIZES, "-A"])).map(|found| found.len())
@@ -113,7 +127,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::operate::manifest;
 
     fn kubevirt(deployment: Value) -> Value {
         json!({
@@ -124,11 +137,17 @@ mod tests {
 
     fn with(made: Vec<Value>, setting: Option<Value>) -> Catalogue {
         let objects: Vec<Value> = setting.into_iter().map(kubevirt).collect();
-        Catalogue { made, setting: Setting::of(&objects) }
+        Catalogue::of(made, &manifest::catalogue().unwrap(), Setting::of(&objects))
     }
 
     fn made(kind: &str, name: &str) -> Value {
-        json!({"kind": kind, "metadata": {"name": name}})
+        copied(kind, name, name)
+    }
+
+    /// One with the labels of another.
+    fn copied(kind: &str, name: &str, original: &str) -> Value {
+        let labels = json!({"app.kubernetes.io/managed-by": "garboard", "garboard.dev/made-as": original});
+        json!({"kind": kind, "metadata": {"name": name, "labels": labels}})
     }
 
     #[test]
@@ -168,5 +187,20 @@ mod tests {
         assert_eq!(both.besides(&objects), ["virtualmachineclusterinstancetypes.instancetype.kubevirt.io/u1.gone"]);
         assert_eq!(both.besides(&[]).len(), 2);
         assert_eq!(with(Vec::new(), None).besides(&[]), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn a_copy_that_a_user_has_made_of_one_is_the_users() {
+        let kind = "VirtualMachineClusterInstancetype";
+        let of_before = |name: &str| {
+            let mut object = made(kind, name);
+            object["metadata"]["labels"].as_object_mut().unwrap().remove(MADE_AS);
+            object
+        };
+        let copies = with(vec![copied(kind, "mine", "u1.small"), of_before("ours")], None);
+        assert_eq!(copies.besides(&[]), [] as [&str; 0]);
+        assert!(!copies.is_wanted(None), "no installation has made any");
+        let original = with(vec![of_before("u1.small")], None);
+        assert_eq!(original.besides(&[]), ["virtualmachineclusterinstancetypes.instancetype.kubevirt.io/u1.small"]);
     }
 }

@@ -25,6 +25,8 @@ pub(crate) const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "garboard
 
 /// The label of objects that an installation has made beside Garboard, and that are not Garboard itself.
 pub(crate) const MADE_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "garboard");
+/// The label beside it with the object's own name. A copy that a user makes of one has both labels, and another name.
+pub(crate) const MADE_AS: &str = "garboard.dev/made-as";
 
 /// Why the manifest cannot be made; only a mistake in the build brings this about.
 #[derive(Debug, thiserror::Error)]
@@ -160,11 +162,12 @@ pub(crate) fn of_dashboard(namespace: &str) -> Result<Vec<Object>, ManifestError
     read(OPTIONAL, &InstallOptions { namespace: namespace.to_owned(), ..InstallOptions::plain() })
 }
 
-/// Every common instancetype and preference, with the label [`MADE_BY`]: one that a user has applied does without it.
+/// Every common instancetype and preference, with the labels [`MADE_BY`] and [`MADE_AS`]: one that a user has applied does without them.
 pub(crate) fn catalogue() -> Result<Vec<Object>, ManifestError> {
     let (key, value) = MADE_BY;
     let marked = |object: Object| {
-        let text = object.text.replacen("\n  labels:\n", &format!("\n  labels:\n    {key}: {value}\n"), 1);
+        let labels = format!("\n  labels:\n    {key}: {value}\n    {MADE_AS}: \"{}\"\n", object.name);
+        let text = object.text.replacen("\n  labels:\n", &labels, 1);
         Object { text, ..object }
     };
     Ok(read(CATALOGUE, &InstallOptions::plain())?.into_iter().map(marked).collect())
@@ -392,13 +395,18 @@ mod tests {
         assert_eq!(of_dashboard("vms").unwrap().len(), expected.len());
     }
 
+    /// The longest value of a label, bytes.
+    const LONGEST_LABEL: usize = 63;
+
     #[test]
-    fn each_object_of_the_catalogue_has_the_label_of_an_installation() {
+    fn each_object_of_the_catalogue_has_the_labels_of_an_installation() {
         let objects = catalogue().unwrap();
         assert_eq!(objects.len(), yaml::read(CATALOGUE).unwrap().len());
         for object in &objects {
             let labels = &parsed(&object.text).unwrap()["metadata"]["labels"];
             assert_eq!(labels[MADE_BY.0], MADE_BY.1, "{}", object.text);
+            assert_eq!(labels[MADE_AS], object.name, "{}", object.text);
+            assert!(object.name.len() <= LONGEST_LABEL, "{}", object.name);
             assert_eq!(labels[PART_OF.0], PART_OF.1, "{}", object.text);
         }
         let resources: std::collections::BTreeSet<String> = objects.iter().map(Object::resource).collect();

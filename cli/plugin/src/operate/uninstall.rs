@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use garboard_api::metadata::node_annotation::CONTROLLERS;
 use serde_json::Value;
 
 use super::args::UninstallArgs;
@@ -20,7 +21,7 @@ use crate::output::{note, outln};
 
 /// Machines that a refusal names.
 const NAMED: usize = 5;
-/// Labels and annotations of nodes that the agents write.
+/// Labels and annotations of nodes that the agents write, beside [`CONTROLLERS`].
 const OF_NODES: &str = "kubevirt.io";
 /// … or end so: one group for each family of labels.
 const FAMILIES_OF_NODES: &str = ".node.kubevirt.io";
@@ -194,7 +195,8 @@ fn unlabel(kubectl: &Kubectl) -> Result<(), Failure> {
 fn own_objects(all: &Value) -> Vec<String> {
     let keys = all.as_object().into_iter().flatten().map(|(key, _)| key);
     let group = |key: &str| key.split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
-    let is_ours = |key: &&String| group(key) == OF_NODES || group(key).ends_with(FAMILIES_OF_NODES);
+    let is_family = |key: &str| group(key) == OF_NODES || group(key).ends_with(FAMILIES_OF_NODES);
+    let is_ours = |key: &&String| is_family(key) || key.as_str() == CONTROLLERS;
     keys.filter(is_ours).cloned().collect()
 }
 
@@ -245,13 +247,16 @@ mod tests {
             "machine-type.node.kubevirt.io/q35": "true",
             "kubernetes.io/hostname": "node-1",
             "example.kubevirt.io/mine": "x",
+            "garboard.dev/connected-controllers": "2 2026-01-01T00:00:00Z",
+            "garboard.dev/mine": "x",
         });
         assert_eq!(
             own_objects(&labels),
             [
                 "kubevirt.io/schedulable",
                 "cpu-vendor.node.kubevirt.io/GenuineIntel",
-                "machine-type.node.kubevirt.io/q35"
+                "machine-type.node.kubevirt.io/q35",
+                "garboard.dev/connected-controllers"
             ]
         );
     }

@@ -73,11 +73,14 @@ def test_common_instancetypes_come_and_go_with_an_option_and_others_stay(kube: K
     assert sizes(kube) == [mine]
     person.install("--common-instancetypes")
     found = kube.get("virtualmachineclusterinstancetype", "u1.small", namespace=None)
-    assert found["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "garboard"
+    labels = found["metadata"]["labels"]
+    assert labels["app.kubernetes.io/managed-by"] == "garboard"
+    # A copy that a user makes of one, with all its labels.
+    kube.apply(MINE | {"metadata": {"name": "mine", "labels": labels}}, namespace=None)
     all_of_them = sizes(kube)
     assert len(all_of_them) > 100 and mine in all_of_them, all_of_them
     # One that a later version does not have any more.
-    gone = {"name": "u1.gone", "labels": {"app.kubernetes.io/managed-by": "garboard"}}
+    gone = {"name": "u1.gone", "labels": labels | {"garboard.dev/made-as": "u1.gone"}}
     kube.apply(MINE | {"metadata": gone}, namespace=None)
     # Again: an upgrade; what was chosen stays.
     person.install()

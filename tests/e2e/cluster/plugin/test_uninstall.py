@@ -17,7 +17,7 @@ KINDS = (
     "validatingadmissionpolicybinding",
     "priorityclass",
 )
-MARKS = re.compile(r"kubevirt\.io/|[a-z-]*\.node\.kubevirt\.io/")
+MARKS = re.compile(r"kubevirt\.io/|[a-z-]*\.node\.kubevirt\.io/|garboard\.dev/connected-controllers")
 
 
 def test_nothing_is_removed_while_there_are_machines(person: Person, machine: str) -> None:

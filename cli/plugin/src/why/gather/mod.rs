@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use garboard_api::VirtualMachine;
 use garboard_api::metadata::node_annotation::{CONTROLLERS, HEARTBEAT};
-use garboard_api::v1::Volume;
 use garboard_api::v1::cdi::DataVolumeSpec;
+use garboard_api::v1::{VirtualMachineInstanceSpec, Volume};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Container, Event, ExecAction, HTTPGetAction, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -154,18 +156,18 @@ fn strip(facts: &mut Facts) {
     } = facts;
     vm.iter_mut().for_each(strip_machine);
     if let Some(vmi) = vmi {
-        vmi.metadata.managed_fields = None;
-        vmi.metadata.annotations = None;
-        vmi.spec.volumes.iter_mut().for_each(without_secrets);
+        strip_object(&mut vmi.metadata);
+        strip_spec(&mut vmi.spec);
     }
     pods.iter_mut().for_each(strip_pod);
     if let Some(Parts { controller, controllers, agents }) = parts {
         controllers.iter_mut().chain(agents).for_each(strip_pod);
-        controller.iter_mut().for_each(|deployment| deployment.metadata.managed_fields = None);
+        controller.iter_mut().for_each(strip_deployment);
     }
     runs.iter_mut().for_each(strip_run);
-    events.iter_mut().for_each(|event| event.metadata.managed_fields = None);
-    claims.iter_mut().for_each(|claim| claim.metadata.managed_fields = None);
+    events.iter_mut().for_each(|event| strip_object(&mut event.metadata));
+    // The importer copies into them where a DataVolume comes from, and with which headers it asks for that.
+    claims.iter_mut().for_each(|claim| strip_object(&mut claim.metadata));
     for node in nodes.iter_mut().flatten() {
         node.metadata.managed_fields = None;
         node.metadata.annotations.iter_mut().for_each(|all| all.retain(|key, _| OF_AGENTS.contains(&key.as_str())));
@@ -181,24 +183,49 @@ fn strip(facts: &mut Facts) {
     }
 }
 
+fn strip_object(metadata: &mut ObjectMeta) {
+    metadata.managed_fields = None;
+    metadata.annotations = None;
+}
+
+pub(super) fn strip_deployment(deployment: &mut Deployment) {
+    strip_object(&mut deployment.metadata);
+}
+
 fn strip_machine(vm: &mut VirtualMachine) {
-    vm.metadata.managed_fields = None;
-    vm.metadata.annotations = None;
+    strip_object(&mut vm.metadata);
     vm.spec.template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
     // Where a DataVolume comes from may have a password in it.
     for template in &mut vm.spec.data_volume_templates {
         template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
         template.spec = DataVolumeSpec::default();
     }
-    if let Some(spec) = &mut vm.spec.template.spec {
-        spec.volumes.iter_mut().for_each(without_secrets);
+    vm.spec.template.spec.iter_mut().for_each(strip_spec);
+}
+
+fn strip_spec(spec: &mut VirtualMachineInstanceSpec) {
+    spec.volumes.iter_mut().for_each(without_secrets);
+    for probe in spec.readiness_probe.iter_mut().chain(spec.liveness_probe.iter_mut()) {
+        strip_probe(&mut probe.exec, &mut probe.http_get);
     }
 }
 
+/// A command or a header of a probe may have a password in it.
+fn strip_probe(exec: &mut Option<ExecAction>, http_get: &mut Option<HTTPGetAction>) {
+    exec.iter_mut().for_each(|exec| exec.command = None);
+    http_get.iter_mut().for_each(|http_get| http_get.http_headers = None);
+}
+
 fn strip_pod(pod: &mut Pod) {
-    pod.metadata.managed_fields = None;
     // The order has the user's whole machine in it, cloud-init too.
-    pod.metadata.annotations = None;
+    strip_object(&mut pod.metadata);
+    let Some(spec) = &mut pod.spec else { return };
+    for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
+        let Container { liveness_probe, readiness_probe, startup_probe, .. } = container;
+        for probe in [liveness_probe, readiness_probe, startup_probe].into_iter().flatten() {
+            strip_probe(&mut probe.exec, &mut probe.http_get);
+        }
+    }
 }
 
 fn strip_metadata(object: &mut Value) {

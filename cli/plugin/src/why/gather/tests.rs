@@ -15,6 +15,8 @@ fn facts_have_no_secrets() {
             {"name": "c", "sysprep": {"secret": {"name": SECRET}}},
             {"name": "d", "persistentVolumeClaim": {"claimName": "d"}},
         ],
+        "readinessProbe": {"exec": {"command": ["login", SECRET]}},
+        "livenessProbe": {"httpGet": {"port": 80, "httpHeaders": [{"name": "Authorization", "value": SECRET}]}},
     });
     let metadata = json!({"name": "vm", "annotations": {"example.com/key": SECRET}});
     let vm = json!({
@@ -24,14 +26,24 @@ fn facts_have_no_secrets() {
             "dataVolumeTemplates": [{"metadata": metadata, "spec": {"source": {"http": {"url": SECRET}}}}],
         },
     });
+    let container = json!({"name": "compute", "readinessProbe": {"exec": {"command": ["login", SECRET]}}});
+    let pod = json!({"metadata": metadata, "spec": {"containers": [container], "initContainers": [container]}});
+    // The importer's: where a DataVolume comes from, and with which headers it is asked for.
+    let importer = json!({"cdi.kubevirt.io/storage.import.endpoint": SECRET, "cdi.kubevirt.io/storage.import.extraHeaders.0": SECRET});
+    let claim = json!({"metadata": {"name": "d", "annotations": importer}});
+    let controller = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
     let mut facts = Facts {
         vm: Some(serde_json::from_value(vm).unwrap()),
+        pods: vec![serde_json::from_value(pod).unwrap()],
+        claims: vec![serde_json::from_value(claim).unwrap()],
+        events: vec![serde_json::from_value(json!({"metadata": metadata, "involvedObject": {}})).unwrap()],
+        parts: Some(Parts { controller: Some(controller), ..Parts::default() }),
         vmi: Some(serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()),
         data_volumes: vec![json!({"metadata": metadata, "spec": {"source": {"http": {"url": SECRET}}}})],
         runs: vec![json!({"metadata": metadata, "spec": {"serial": SECRET, "transcript": SECRET, "argv": [SECRET]}})],
         ..Facts::default()
     };
-    assert_eq!(serde_json::to_string(&facts).unwrap().matches(SECRET).count(), 17);
+    assert_eq!(serde_json::to_string(&facts).unwrap().matches(SECRET).count(), 28);
     strip(&mut facts);
     let gathered = serde_json::to_string(&facts).unwrap();
     assert!(!gathered.contains(SECRET) && gathered.contains("claimName"), "{gathered}");

@@ -5,6 +5,7 @@ use garboard_api::metadata::annotation::EXCLUDE_PRESETS;
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
 
 use super::containers;
+use crate::look::is_name;
 use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
 use crate::why::facts::{Condition, Facts, when};
 use crate::why::text::shortened;
@@ -72,6 +73,10 @@ fn sizes(facts: &Facts, reason: Reason, message: &str) -> Option<Finding> {
 fn presets(facts: &Facts, message: &str) -> Option<Finding> {
     let (names, rest) = message.split_once("the presets ")?.1.split_once(" both select it, and differ in ")?;
     let (one, other) = names.split_once(" and ")?;
+    // Who may write events chooses this text, and a person runs what is advised.
+    if ![one, other].into_iter().all(is_name) {
+        return None;
+    }
     let parts = rest.split(';').next().unwrap_or(rest);
     let cause = format!("its instance is refused: the presets {one} and {other} both select it, and differ in {parts}");
     let exclude = format!(
@@ -261,4 +266,27 @@ pub(super) fn unbound(facts: &Facts) -> Option<Finding> {
     let finding = Finding::wrong(DiagnosisVerdict::ClaimUnbound, cause).since(since);
     let finding = finding.shown_by(seen(format!("pvc/{name}"), "status.phase", state, since));
     Some(finding.then(format!("kubectl describe pvc {name}")).then("kubectl get storageclass,pv"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn presets_whose_names_are_none_are_in_no_command() {
+        let advised = |one: &str| {
+            let message = format!(
+                "the presets {one} and small both select it, and differ in spec.domain.cpu; change one of them"
+            );
+            let condition = json!({"type": "Failure", "status": "True", "reason": "FailedCreate", "message": message});
+            let vm =
+                json!({"metadata": {"name": "vm"}, "spec": {"template": {}}, "status": {"conditions": [condition]}});
+            let facts = Facts { vm: Some(serde_json::from_value(vm).unwrap()), ..Facts::default() };
+            instance(&facts).unwrap().next.join("\n")
+        };
+        assert!(advised("big").contains("kubectl get vmipreset big small"));
+        assert!(!advised("$(reboot)").contains("reboot"));
+    }
 }

@@ -2,6 +2,7 @@
 //! advice alone. Pure.
 
 use super::refused::edit;
+use crate::look::is_name;
 use crate::operate::emulation::EmulationSetting;
 use crate::why::facts::Facts;
 
@@ -119,9 +120,30 @@ fn node(facts: &Facts) -> &str {
     facts.node_name().unwrap_or("the node")
 }
 
-/// The Secret with user and password of a disk on iSCSI.
+/// The Secret with user and password of a disk on iSCSI. The author of the machine chooses the text, and a person runs what is advised.
 fn chap_secret(facts: &Facts) -> &str {
     let volumes = facts.spec().map(|spec| spec.volumes.as_slice()).unwrap_or_default();
     let mut named = volumes.iter().filter_map(|volume| volume.iscsi.as_ref()?.secret_ref.as_ref());
-    named.next().map_or("NAME", |secret| secret.name.as_str())
+    named.next().map(|secret| secret.name.as_str()).filter(|name| is_name(name)).unwrap_or("NAME")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_whose_name_is_none_is_in_no_command() {
+        let advised = |secret: &str| {
+            let source = json!({"targetPortal": "10.0.0.5:3260", "iqn": "iqn.2017-01.dev.garboard:a", "lun": 1,
+                "secretRef": {"name": secret}});
+            let spec = json!({"domain": {"devices": {}}, "volumes": [{"name": "data", "iscsi": source}]});
+            let vmi = json!({"metadata": {"name": "vm"}, "spec": spec});
+            let facts = Facts { vmi: Some(serde_json::from_value(vmi).unwrap()), ..Facts::default() };
+            advice(&facts, "`iscsi.secretRef` has no key `node.session.auth.password`").unwrap()
+        };
+        assert!(advised("chap").starts_with("kubectl edit secret chap "));
+        assert!(advised("$(reboot)").starts_with("kubectl edit secret NAME "));
+    }
 }

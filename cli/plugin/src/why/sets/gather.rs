@@ -15,7 +15,7 @@ use crate::set_kind::SetKind;
 use crate::why::diagnose::diagnose;
 use crate::why::diagnosis::{Diagnosis, DiagnosisVerdict, Health};
 use crate::why::facts::Parts;
-use crate::why::gather::{gather as gather_machine, list, noted};
+use crate::why::gather::{gather as gather_machine, list, noted, strip_deployment};
 
 /// Members that are looked at one by one: each is some ten questions.
 const MOST_LOOKED_AT: usize = 3;
@@ -52,11 +52,8 @@ pub(crate) fn gather(cluster: &impl Look, kind: SetKind, name: &str, now: Timest
     let what = format!("its {}s", kind.member());
     facts.members = noted(machines, &what, &mut facts.unseen).map(|objects| members(kind, &set, &objects));
     if let Some(mut controller) = noted(controller, "the controller", &mut facts.unseen) {
-        let controller = controller.pop().map(|mut deployment| {
-            deployment.metadata.managed_fields = None;
-            deployment
-        });
-        facts.parts = Some(Parts { controller, controllers: Vec::new(), agents: Vec::new() });
+        controller.iter_mut().for_each(strip_deployment);
+        facts.parts = Some(Parts { controller: controller.pop(), controllers: Vec::new(), agents: Vec::new() });
     }
     facts.set = Some(set);
     look_at_members(cluster, &mut facts);
