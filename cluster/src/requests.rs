@@ -1,5 +1,5 @@
-//! How often this process asked the API server, for what, and what was answered. Each attempt counts, since what is tried again is tried
-//! again above ([`crate::deadline`], `kube`'s retries); one that is given up was not answered. Names and namespaces of objects are not kept.
+//! How often this process asked the API server, for what, and what was answered. Each attempt counts: retries are made by the layers around
+//! this one ([`crate::deadline`], those of `kube`). One that is given up counts as not answered. Names and namespaces of objects are not kept.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -36,7 +36,7 @@ pub async fn follow(levels: Levels, mut settings: watch::Receiver<Settings>, nod
     let mut before = Numbers { api: USUAL, controller: USUAL };
     loop {
         let numbers = Numbers::of(&settings.borrow_and_update(), &node);
-        // Modules that are named log nothing else than before as long as both numbers are the usual one.
+        // The first levels differ from those of the start only in that they name the modules: nothing that is logged changes by that.
         if levels.set(numbers.targets()) == Outcome::Set && numbers != before {
             let Numbers { api, controller } = numbers;
             tracing::info!(api, controller, "log levels changed");

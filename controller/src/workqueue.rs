@@ -1,5 +1,5 @@
 //! What the queue of a reconciler has to do, in the measures that client-go has of its own queues and dashboards ask for: how many objects
-//! wait, how many were put there, how long they waited, what is being worked on, and how often it was in vain.
+//! wait, how many were put there, how long they waited, what is being worked on, and how often that failed.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

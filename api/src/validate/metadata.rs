@@ -78,7 +78,7 @@ pub(crate) fn check(metadata: &Metadata<'_>, config: &ClusterConfig, report: &mu
     if let Some(written) = verbosity.filter(|_| verbosity_of_instance(metadata.labels).is_none()) {
         report.push(
             invalid(at.key(label::LOG_VERBOSITY), format!("`{}` is no whole number", written.escape_debug()))
-                .instead("write one from 0 to 10: from 3 on the supervisor logs more")
+                .instead("write one such as `6`: from 3 on the supervisor logs more, from 6 on everything")
                 .field(at.to_string()),
         );
     }

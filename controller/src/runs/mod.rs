@@ -99,8 +99,8 @@ async fn clear(client: &Client, scope: &Scope, now: Timestamp) -> Result<usize, 
     deletions.buffer_unordered(AT_ONCE).try_fold(0, |sum: usize, one: usize| async move { Ok(sum + one) }).await
 }
 
-/// The list of a scope. Those of a part come from the API server's memory (resource version 0), at once: they are asked for often, and one that is
-/// missing in it is one of the next list.
+/// What is listed for a scope. Records of one machine or namespace come from the API server's cache (resource version 0), in one page, because
+/// they are asked for often; one that the cache does not have yet is in the next list.
 fn list_of(client: &Client, scope: &Scope) -> (Api<DynamicObject>, ListParams) {
     let within =
         |namespace: &str| -> Api<DynamicObject> { Api::namespaced_with(client.clone(), namespace, &resource()) };

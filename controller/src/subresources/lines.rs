@@ -1,4 +1,4 @@
-//! Log lines that users cause as often as they may ask: so many of each, and the number of the others.
+//! A bound on the log lines that each user can cause by requests: so many are written, the others are counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +8,13 @@ use tokio::time::Instant;
 use super::limits::RATE_OF_LINES;
 use super::rates::Buckets;
 
-/// The bound on lines of one subject.
+/// The bound on lines of one kind, shared by its clones.
 #[derive(Clone)]
 pub(super) struct Lines(Arc<State>);
 
 struct State {
     users: Mutex<Buckets>,
-    /// Those of all users since the last one that was written.
+    /// Lines of all users that were not written since the last one that was.
     left_out: AtomicU64,
 }
 
@@ -25,7 +25,7 @@ impl Lines {
         Self(Arc::new(State { users, left_out: AtomicU64::new(0) }))
     }
 
-    /// Whether a user may cause one more, and how many were left out before it.
+    /// How many lines of all users were left out before this one; nothing if this one is left out, too.
     pub(super) fn judge(&self, user: &str, now: Instant) -> Option<u64> {
         let taken = self.0.users.lock().unwrap_or_else(PoisonError::into_inner).take(user, now.into_std());
         if taken.is_err() {

@@ -1,5 +1,5 @@
-//! Users' QMP clients: the debug broker of the QMP crate, with our log as its audit trail. What they cause in it is bounded, for it has more
-//! to keep than what they do.
+//! Users' QMP clients: the debug broker of the QMP crate, with our log as its audit trail. Their lines are bounded, so that they push no
+//! others out of it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -89,7 +89,7 @@ impl Bound {
         let judged = self.flood.lock().unwrap_or_else(PoisonError::into_inner).judge(Instant::now());
         let Line::Write { left_out } = judged else { return false };
         if left_out > 0 {
-            tracing::warn!(left_out, of = self.of, "QMP clients: lines left out, too many at once");
+            tracing::warn!(left_out, of = self.of, "log lines of QMP clients left out");
         }
         true
     }

@@ -1,6 +1,6 @@
-//! Which names of a machine become labels. Each is a series that Prometheus keeps for weeks, and who says them, the launcher, may have been
-//! taken over by its guest: disks, interfaces and vCPUs are those that the instance has, file systems whatever the guest reports, and of
-//! all of them there are few in an hour.
+//! Which names of a machine become labels. Each is a series that Prometheus keeps for weeks, and the launcher that reports them may have been
+//! taken over by its guest. So names of disks, interfaces and vCPUs have to be those of the instance, file systems have any name that the
+//! guest reports, and each kind has at most [`MOST`] names in an hour.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};

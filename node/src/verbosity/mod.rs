@@ -84,7 +84,8 @@ enum Round {
     Incomplete,
 }
 
-/// Sends supervisors their numbers, for ever.
+/// Sends supervisors their numbers, for ever: when one connects, when a number changes, and again after five seconds where one did not
+/// answer.
 pub async fn send(recipients: Recipients, mut usual: watch::Receiver<Option<u32>>) {
     let (mut connected, mut instances) = (recipients.supervisors.changes(), recipients.vmis.changes());
     let mut before = HashMap::new();
@@ -123,12 +124,12 @@ impl Recipients {
         while let Some((pod, message, outcome)) = answers.next().await {
             match outcome {
                 Ok(()) | Err(AskError::Denied) => {
-                    tracing::debug!(pod, verbosity = message.verbosity, ?outcome, "a supervisor has its log levels");
+                    tracing::debug!(pod, verbosity = message.verbosity, ?outcome, "log levels sent to a supervisor");
                     before.insert(pod, message);
                 }
                 Err(error) => {
                     let error = ErrorChain(&error);
-                    tracing::debug!(pod, %error, "a supervisor does not have its log levels; tried again");
+                    tracing::debug!(pod, %error, "a supervisor could not be sent its log levels; it is tried again");
                     round = Round::Incomplete;
                 }
             }

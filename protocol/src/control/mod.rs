@@ -66,7 +66,8 @@ pub enum ControlRequest {
     /// Log as much as this number says, from now on: `Done`, or `AlreadySo`. Denied where the environment of the supervisor decides
     /// that, and by a supervisor of a version before.
     LogVerbosity {
-        /// KubeVirt's number: 2 is usual, and more is more.
+        /// KubeVirt's number: with 0 to 2 (2 is the default) our own code is logged from `INFO` on, with 3 to 5 from `DEBUG`, with 6 and
+        /// more from `TRACE`.
         verbosity: u32,
     },
     /// Attach to the first serial port; the reply is `Streaming`, then scroll-back, then live bytes.

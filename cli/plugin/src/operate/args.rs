@@ -37,8 +37,8 @@ pub(crate) enum ClusterCommand {
   garboard cluster install --print | kubectl diff -f -
 
 Without --image-registry, images have to be loaded on every node (deploy/images/load) and are never pulled. Registry, pull
-policy, emulation, dashboard and common instancetypes stay as an earlier installation has them; tag and digests are those of this version. Installing again is how Garboard is upgraded;
-machines that run go on.")]
+policy, emulation, dashboard and common instancetypes stay as an earlier installation has them; tag and digests are those of
+this version. Installing again is how Garboard is upgraded; machines that run go on.")]
 pub(crate) struct InstallArgs {
     /// The registry that has garboard/controller, garboard/node and garboard/launcher.
     #[arg(long, value_name = "HOST[/PATH]")]

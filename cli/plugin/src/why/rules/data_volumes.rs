@@ -19,6 +19,8 @@ const OWNERS: &str = "kubectl get datavolumes,pvc -o 'custom-columns=KIND:.kind,
 const NOT_IMPORTED: &str = Reason::FailedDataVolumeImport.name();
 /// The importer's answer where a DataVolume copies what its namespace may not read.
 const MAY_NOT_READ: &str = "has insufficient permissions in clone source namespace";
+/// How Kubernetes' names of the users that are service accounts begin.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// The condition while one is being filled, of a machine and of an instance.
 const NOT_FILLED: &str = VmConditionType::DataVolumesReady.name();
 /// CDI's phase of one that is filled only once a pod uses it.
@@ -42,9 +44,9 @@ pub(crate) fn unfilled(facts: &Facts) -> Option<Finding> {
     };
     let evidence = seen(object, format!("conditions[{kind}] {}", condition.reason), message, condition.since);
     let finding = finding.since(condition.since).shown_by(evidence);
-    if condition.message.contains(MAY_NOT_READ) {
-        let grant = "let the machine's service account, or default, create datavolumes/source in the namespace that has the source";
-        return Some(finding.then(grant).then(format!("kubectl describe vm {}", facts.name)));
+    if let Some(grant) = grant(&condition.message) {
+        let finding = grant.into_iter().fold(finding, Finding::then);
+        return Some(finding.then(format!("kubectl describe vm {}", facts.name)));
     }
     Some(if condition.reason == NOT_CREATED && condition.message.starts_with(FIELD) {
         finding.then(OWNERS)
@@ -53,6 +55,31 @@ pub(crate) fn unfilled(facts: &Facts) -> Option<Finding> {
     } else {
         finding.then(describe(facts)).then("kubectl get pods,pvc")
     })
+}
+
+/// What lets DataVolumes copy out of another namespace, where the importer's answer is that they may not: a right of the account that the
+/// controller makes them as, which the answer names.
+fn grant(message: &str) -> Option<Vec<String>> {
+    let (before, after) = message.split_once(MAY_NOT_READ)?;
+    let namespace = after.split_whitespace().next().unwrap_or_default().trim_end_matches(['.', ',', ';', ':']);
+    let account = before.rsplit_once(SERVICE_ACCOUNT).map_or("", |(_, account)| account.trim());
+    if !is_name(namespace) || !is_name(account) {
+        let right =
+            "let the account garboard-datavolumes create datavolumes/source in the namespace that has the source";
+        return Some(vec![right.to_owned()]);
+    }
+    let role = "--verb=create --resource=datavolumes.cdi.kubevirt.io/source";
+    let effect = "machines of every namespace may copy from it then";
+    Some(vec![
+        format!("kubectl create role copy-images -n {namespace} {role}    # {effect}"),
+        format!("kubectl create rolebinding copy-images -n {namespace} --role=copy-images --serviceaccount={account}"),
+    ])
+}
+
+/// Whether a text is a name, or two with a colon between, so that it may stand in a command.
+fn is_name(text: &str) -> bool {
+    let is_of_name = |one: u8| one.is_ascii_lowercase() || one.is_ascii_digit() || b"-.:".contains(&one);
+    !text.is_empty() && text.bytes().all(is_of_name)
 }
 
 /// How the one that is waited for is looked at; all of them, if which one it is was not seen.

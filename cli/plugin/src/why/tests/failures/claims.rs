@@ -38,7 +38,7 @@ fn missing() -> Vec<Failure> {
     vec![
         failure("claim missing", "the machine names a claim that is not there", verdict)
             .says(&["the PersistentVolumeClaim data does not exist"])
-            .next("create the claim")
+            .next("create the claim, or name another one")
             .recorded("claimMissing.json"),
         failure("claim deleted after the pod was made", "`kubectl delete pvc` while the pod waits for a node", verdict)
             .says(&["its claim data is not there"])
@@ -101,18 +101,18 @@ fn elsewhere() -> Vec<Failure> {
     vec![
         failure("volume on another node", "a local volume of node-2, and a node selector for node-1", verdict)
             .says(&["the volume of one of its claims (data) is on nodes that do not take it"])
-            .next("kubectl get pvc,pv")
+            .next("see what keeps the machine from the nodes that have the volume")
             .seen(bound("0/2 nodes are available: 1 node(s) had volume node affinity conflict, 1 node(s) didn't match Pod's node affinity/selector.")),
         failure("volume attached to another node", "a machine on node-2 has the claim, which is ReadWriteOnce", verdict)
             .says(&["is attached to another node", "virt-launcher-other-8f1c"])
-            .next("kubectl get volumeattachments")
+            .next("stop what uses it there")
             .seen(unmounted(
                 "FailedAttachVolume",
                 "Multi-Attach error for volume \"pvc-1\" Volume is already used by pod(s) virt-launcher-other-8f1c",
             )),
         failure("claim for one pod in use", "a second machine names a claim that is ReadWriteOncePod", verdict)
             .says(&["another pod has one of its claims (data)", "ReadWriteOncePod"])
-            .next("kubectl describe pvc data")
+            .next("stop the other machine first")
             .seen(bound(
                 "0/2 nodes are available: 2 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode.",
             )),
@@ -125,7 +125,7 @@ fn elsewhere() -> Vec<Failure> {
             )),
         failure("storage of a node does not answer", "the NFS server is switched off", DiagnosisVerdict::VolumeMount)
             .says(&["a volume cannot be mounted", "mount.nfs: Connection timed out"])
-            .next("kubectl get pvc")
+            .next("kubectl get pvc,secret,configmap")
             .seen(unmounted(
                 "FailedMount",
                 "MountVolume.SetUp failed for volume \"pv-1\" : mount failed: exit status 32 Output: mount.nfs: Connection timed out",
@@ -171,12 +171,12 @@ fn data_volumes() -> Vec<Failure> {
             )),
         failure("source of a copy may not be read", "a DataVolume that copies a claim of a namespace without that right", verdict)
             .says(&["has insufficient permissions in clone source namespace images"])
-            .next("datavolumes/source")
+            .next("kubectl create rolebinding copy-images -n images --role=copy-images --serviceaccount=garboard:garboard-datavolumes")
             .seen(unfilled(
                 "Failure",
                 "FailedDataVolumeCreate",
-                "could not create the DataVolume root: admission webhook \"datavolume-validate.cdi.kubevirt.io\" denied the request: User \
-                 system:serviceaccount:tenant:default has insufficient permissions in clone source namespace images",
+                "could not create the DataVolume root: admission webhook \"datavolume-mutate.cdi.kubevirt.io\" denied the request: User \
+                 system:serviceaccount:garboard:garboard-datavolumes has insufficient permissions in clone source namespace images",
             )),
     ]
 }

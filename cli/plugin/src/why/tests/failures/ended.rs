@@ -67,7 +67,7 @@ fn guests() -> Vec<Failure> {
             "",
         )
         .says(&["the guest's watchdog fired"])
-        .next("before it stopped feeding its watchdog"),
+        .next("--part serial    # what the guest printed before it stopped feeding its watchdog"),
         bad(
             failure("guest does not shut down", "a stop of a guest without ACPI events", DiagnosisVerdict::RunFailed),
             "GracePeriodExceeded",
@@ -75,7 +75,7 @@ fn guests() -> Vec<Failure> {
             "",
         )
         .says(&["did not power down within its grace period"])
-        .next("give the guest ACPI or a guest agent"),
+        .next("give the guest ACPI or a guest agent, or more grace"),
     ]
 }
 
@@ -88,7 +88,7 @@ fn qemu() -> Vec<Failure> {
     vec![
         failure("QEMU killed by a signal", "`pkill -KILL qemu-system` on the node", DiagnosisVerdict::QemuKilled)
             .says(&["something outside killed QEMU with signal 9"])
-            .next("kubectl describe node node-1")
+            .next("kubectl describe node node-1    # what killed it?")
             .recorded("qemuKilled.json"),
         failure(
             "QEMU killed, its instance deleted",
@@ -121,7 +121,7 @@ fn qemu() -> Vec<Failure> {
             "qemu-system-x86_64: virtio: zero sized buffers are not allowed",
         )
         .says(&["QEMU crashed with signal 11", "zero sized buffers are not allowed"])
-        .next("report it to QEMU"),
+        .next("report it to QEMU, with the log"),
         bad(
             failure(
                 "QEMU gives up",
@@ -140,7 +140,7 @@ fn qemu() -> Vec<Failure> {
             DiagnosisVerdict::QemuFailed,
         )
         .says(&["QEMU gave up on the guest, whose processors cannot go on", "KVM on this node interprets guest code"])
-        .next("--emulation")
+        .next("kubectl garboard cluster install --emulation")
         .seen(interpreted_and_ended())
         .gone(with(left("QemuFailed", gave_up, ""), json!({"events": slow}))),
     ]
@@ -270,7 +270,7 @@ fn ends() -> Vec<Failure> {
             "the guest rebooted and its rebootPolicy is Terminate",
         )
         .says(&["the guest rebooted"])
-        .next("a triple fault looks the same"),
+        .next("did it reboot, or did its kernel fail (a triple fault looks the same)?"),
         failure(
             "instance deleted after it had failed",
             "an instance without a machine, deleted after a panic",

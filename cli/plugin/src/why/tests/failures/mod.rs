@@ -33,7 +33,7 @@ pub(super) struct Failure {
     health: Health,
     /// What has to stand on the screen: what names this cause, and no other.
     says: &'static [&'static str],
-    /// Part of what a person is to do about it.
+    /// Part of what a person is to do about it, or of the remark that says so; the page has it.
     next: &'static str,
     /// What is seen while it lasts, or at its end.
     seen: Option<Seen>,
@@ -172,6 +172,7 @@ fn the_table_is_of_fifty_different_failures_at_least() {
     assert!(gone >= 25, "of {gone} it is judged what is left when the pod is gone");
     for failure in &all {
         assert!(!failure.says.is_empty() && !failure.next.is_empty(), "{}", failure.name);
+        assert!(!failure.next.contains(['|', '`']), "{}: it is a cell of a table", failure.name);
         assert!(failure.seen.is_some() || failure.gone.is_some(), "{}", failure.name);
     }
     // Nor do two rows look alike.
@@ -213,13 +214,13 @@ fn camel(verdict: DiagnosisVerdict) -> String {
 /// The tables of the page. What stands before the first of them is written by hand.
 fn tables() -> String {
     let row = |failure: &Failure| {
-        let Failure { name, induced, verdict, seen, gone, .. } = failure;
+        let Failure { name, induced, verdict, next, seen, gone, .. } = failure;
         let first = seen.as_ref().or(gone.as_ref());
         let of = if matches!(first, Some(Seen::Recorded(_))) { "recorded" } else { "built" };
-        let gone = if gone.is_some() { "yes" } else { "–" };
-        format!("| {name} | {induced} | `{}` | {of} | {gone} |\n", camel(*verdict))
+        let record = if gone.is_some() { ", record" } else { "" };
+        format!("| {name} | {induced} | `{}` | `{next}` | {of}{record} |\n", camel(*verdict))
     };
-    let head = "| failure | how it is induced | verdict | facts | pod gone |\n| --- | --- | --- | --- | --- |\n";
+    let head = "| failure | such as | verdict | to do | judged by |\n| --- | --- | --- | --- | --- |\n";
     let table = |(title, failures): &(&str, Vec<Failure>)| {
         format!("\n## {title}\n\n{head}{}", failures.iter().map(row).collect::<String>())
     };

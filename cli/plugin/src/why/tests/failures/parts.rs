@@ -66,7 +66,7 @@ fn agents() -> Vec<Failure> {
             "the agent of node node-1 is connected to no controller",
             "consoles, pauses and other requests do not reach it",
         ])
-        .next("port 8445")
+        .next("check that pods of node node-1 reach port 8445 of the controllers' pods")
         .seen(with(
             runs(),
             signed(json!({"kubevirt.io/heartbeat": beat, "garboard.dev/connected-controllers": format!("0 {beat}")})),
@@ -107,7 +107,7 @@ fn nodes() -> Vec<Failure> {
     vec![
         failure("node cut off", "the kubelet is frozen", verdict)
             .says(&["its node node-1 does not answer", "Kubelet stopped posting node status"])
-            .next("node.kubernetes.io/out-of-service")
+            .next("kubectl taint node node-1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
             .seen(with(runs(), json!({"nodes": [node("node-1", "Unknown", "true")]}))),
         failure("node removed", "`kubectl delete node`", verdict)
             .says(&["its node node-1 is not in the cluster any more"])
@@ -129,7 +129,7 @@ fn deletions() -> Vec<Failure> {
     vec![
         failure("finalizer of another program", "`metadata.finalizers: [example.com/keep]`, and a deletion", verdict)
             .says(&["the owner of its finalizer example.com/keep removes it"])
-            .next("find out who owns example.com/keep")
+            .next("find out who owns example.com/keep, and why it is not removed")
             .seen(json!({"vm": {"metadata": {"deletionTimestamp": AGO, "finalizers": ["example.com/keep"]}}})),
         failure("deletion without controllers", "a deletion while the controllers are scaled to nothing", verdict)
             .says(&["the controller does not act"])

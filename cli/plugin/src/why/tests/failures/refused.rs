@@ -25,7 +25,7 @@ fn sizes() -> Vec<Failure> {
     vec![
         failure("instancetype missing", "the machine names an instancetype that nobody has made", verdict)
             .says(&["VirtualMachineClusterInstancetype u1.medium does not exist"])
-            .next("create it, and the machine starts by itself")
+            .next("create it, and the machine starts by itself; or name another one")
             .seen(unfilled(
                 "Failure",
                 "FailedFindInstancetype",
@@ -33,7 +33,7 @@ fn sizes() -> Vec<Failure> {
             )),
         failure("preference missing", "the machine names a preference that was deleted", verdict)
             .says(&["VirtualMachinePreference fedora does not exist"])
-            .next("kubectl get virtualmachinepreferences")
+            .next("kubectl get virtualmachinepreferences,virtualmachineclusterpreferences    # what there is")
             .seen(unfilled(
                 "Failure",
                 "FailedFindPreference",
@@ -41,7 +41,7 @@ fn sizes() -> Vec<Failure> {
             )),
         failure("copy of an instancetype missing", "the ControllerRevision that the machine names was deleted", verdict)
             .says(&["the ControllerRevision hello-u1.medium-1 does not exist"])
-            .next("kubectl edit vm hello")
+            .next("or name another one: kubectl edit vm hello")
             .seen(unfilled(
                 "Failure",
                 "FailedFindInstancetype",
@@ -49,7 +49,7 @@ fn sizes() -> Vec<Failure> {
             )),
         failure("preference's requirement not met", "a preference that requires 4 vCPUs, an instancetype of one", verdict)
             .says(&["the preference requires 4 vCPUs, and the instancetype has 1"])
-            .next("kubectl edit vm hello")
+            .next("correct the machine, or name another one: kubectl edit vm hello")
             .seen(unfilled(
                 "Failure",
                 "FailedCreate",
@@ -57,7 +57,7 @@ fn sizes() -> Vec<Failure> {
             )),
         failure("instancetype contradicts the machine", "an instancetype, and memory in the template as well", verdict)
             .says(&["spec.template.spec.domain.memory: the instancetype sets this too"])
-            .next("correct the machine")
+            .next("correct the machine, or name another one")
             .seen(unfilled(
                 "Failure",
                 "FailedCreate",
@@ -75,7 +75,7 @@ fn of_machines() -> Vec<Failure> {
     vec![
         failure("presets contradict each other", "two presets select the machine and differ in `cpu`", DiagnosisVerdict::PresetConflict)
             .says(&["the presets big and small both select it, and differ in spec.domain.cpu."])
-            .next("kubectl get vmipreset big small")
+            .next("kubectl get vmipreset big small -o yaml    # correct one of them, or its selector")
             .seen(instance(conflict)),
         failure("quota of machines used up", "a quota of three VirtualMachineInstances, and a fourth", DiagnosisVerdict::QuotaExceeded)
             .says(&["exceeded quota: machines", "count/virtualmachineinstances.kubevirt.io=3"])
@@ -147,21 +147,21 @@ fn of_pods() -> Vec<Failure> {
             )),
         failure("service account missing", "`serviceAccountName` of an account that is not there", verdict)
             .says(&["serviceaccount \"builder\" not found"])
-            .next("kubectl get serviceaccounts -n tenant")
+            .next("kubectl get serviceaccounts -n tenant    # create it, or name another one")
             .seen(pod(
                 "pods \"virt-launcher-hello-u\" is forbidden: error looking up service account tenant/builder: serviceaccount \"builder\" not found",
             )),
         failure("priority class missing", "`priorityClassName` of a class that is not there", verdict)
             .says(&["no PriorityClass with name gold was found"])
-            .next("kubectl get priorityclasses")
+            .next("kubectl get priorityclasses    # create it, or name another one")
             .seen(pod("pods \"virt-launcher-hello-u\" is forbidden: no PriorityClass with name gold was found")),
         failure("LimitRange refuses the pod", "a LimitRange of 1Gi for each container", verdict)
             .says(&["maximum memory usage per Container is 1Gi, but limit is 4Gi"])
-            .next("kubectl describe limitrange -n tenant")
+            .next("kubectl describe limitrange -n tenant    # what a container may ask for")
             .seen(pod("pods \"virt-launcher-hello-u\" is forbidden: maximum memory usage per Container is 1Gi, but limit is 4Gi")),
         failure("namespace is being deleted", "`kubectl delete namespace` while the machine is to run", verdict)
             .says(&["unable to create new content in namespace tenant because it is being terminated"])
-            .next("kubectl get namespace tenant")
+            .next("kubectl get namespace tenant    # it is being deleted")
             .seen(pod(
                 "pods \"virt-launcher-hello-u\" is forbidden: unable to create new content in namespace tenant because it is being terminated",
             )),
@@ -171,7 +171,7 @@ fn of_pods() -> Vec<Failure> {
             .seen(pod("admission webhook \"validation.gatekeeper.sh\" denied the request: [registries] only images of registry.example are permitted")),
         failure("another webhook does not answer", "the pods of a service mesh's injector are gone", DiagnosisVerdict::WebhookDown)
             .says(&["the webhook rev.namespace.sidecar-injector.istio.io", "no endpoints available for service \"istiod\""])
-            .next("kubectl get mutatingwebhookconfigurations")
+            .next("bring back what serves the webhook rev.namespace.sidecar-injector.istio.io")
             .seen(pod(
                 "Internal error occurred: failed calling webhook \"rev.namespace.sidecar-injector.istio.io\": failed to call webhook: Post \
                  \"https://istiod.istio-system.svc:443/inject?timeout=10s\": no endpoints available for service \"istiod\"",

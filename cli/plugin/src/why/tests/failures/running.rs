@@ -32,21 +32,21 @@ fn held() -> Vec<Failure> {
     vec![
         failure("disk fails", "an I/O error of the disk behind a claim", verdict)
             .says(&["its disk failed", "writing to file-data failed: Input/output error"])
-            .next("bring the storage back")
+            .next("bring the storage back: the guest is resumed by itself within minutes")
             .seen(paused(
                 "PausedIOError",
                 "VMI was paused, low-level IO error detected: writing to file-data failed: Input/output error; the guest is resumed until it works",
             )),
         failure("storage full", "a thin volume whose pool has no space left", verdict)
             .says(&["its disk has no room left where it is stored", "No space left on device"])
-            .next("enlarge the volume")
+            .next("enlarge the volume or free space where it is: the guest is resumed by itself within ten minutes")
             .seen(paused(
                 "PausedIOError",
                 "VMI was paused, low-level IO error detected: writing to file-data failed: No space left on device; the guest is resumed until it works",
             )),
         failure("QEMU does not answer", "storage that hangs", DiagnosisVerdict::Unresponsive)
             .says(&["QEMU does not answer on its monitor"])
-            .next("look at the storage of node node-1")
+            .next("look at the storage of node node-1: the guest goes on once its disks answer")
             .seen(with_condition("garboard.dev/Unresponsive", "True", "MonitorTimeout", "QEMU does not answer on its monitor")),
         failure("paused by a user", "`kubectl garboard pause`", DiagnosisVerdict::Paused)
             .well()
@@ -69,7 +69,7 @@ fn slow() -> Vec<Failure> {
     vec![
         failure("KVM interprets guest code", "a node that is itself a virtual machine", DiagnosisVerdict::Interpreted)
             .says(&["its guest runs very slowly: KVM on this node interprets guest code"])
-            .next("garboard.dev/accelerator")
+            .next("kubectl garboard cluster install --emulation")
             .seen(with(well(), interpreted)),
         failure("emulated by software", "`useEmulation` and a node without KVM", DiagnosisVerdict::Running)
             .well()
@@ -84,7 +84,7 @@ fn slow() -> Vec<Failure> {
         failure("throttled by a CPU limit", "4 vCPUs with a limit of 500m", DiagnosisVerdict::Running)
             .well()
             .says(&["its 4 vCPUs together may use 500m CPU"])
-            .next("raise spec.domain.resources.limits.cpu")
+            .next("raise spec.domain.resources.limits.cpu, or look at the namespace's LimitRange")
             .seen(limited),
     ]
 }
@@ -123,7 +123,7 @@ fn unready() -> Vec<Failure> {
         )
         .well()
         .says(&["not all access credentials are in its guest: Guest agent is offline"])
-        .next("access credentials")
+        .next("not all access credentials are in its guest")
         .seen(with_condition("AccessCredentialsSynchronized", "False", "", lacks)),
     ]
 }
@@ -151,7 +151,7 @@ fn drained() -> Vec<Failure> {
         failure("it leaves its node", "an eviction, while the guest still shuts down", verdict)
             .well()
             .says(&["the cluster has it leave its node: Eviction API: evicting"])
-            .next("leave its node")
+            .next("the cluster has it leave its node")
             .seen(with_condition("EvictionRequested", "True", "EvictionByEvictionAPI", "Eviction API: evicting")),
     ]
 }
@@ -184,7 +184,7 @@ fn beside() -> Vec<Failure> {
         failure("installation not whole", "a component of Garboard was deleted", verdict)
             .well()
             .says(&["the cluster's KubeVirt object is not well", "garboard-node is missing"])
-            .next("KubeVirt object")
+            .next("the cluster's KubeVirt object is not well")
             .seen(with(
                 well(),
                 json!({"kubevirts": [{"status": {"conditions": [{"type": "Degraded", "status": "True", "message": "garboard-node is missing"}]}}]}),

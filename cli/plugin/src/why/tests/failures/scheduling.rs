@@ -28,19 +28,19 @@ fn room() -> Vec<Failure> {
     vec![
         failure("no memory left", "a guest of 9000Gi", verdict)
             .says(&["no node that it may run on has", "MiB of memory left"])
-            .next("kubectl describe nodes")
+            .next("kubectl describe nodes    # see Allocated resources")
             .recorded("noRoom.json"),
         failure("no processor time left", "a request of more CPU than each node has", verdict)
             .says(&["has 64 cpu left"])
-            .next("ask for less")
+            .next("ask for less: kubectl edit vm hello")
             .seen(requesting(both("Insufficient cpu"), "cpu", "64")),
         failure("no hugepages left", "`hugepages.pageSize: 2Mi`, and nodes that have reserved none", verdict)
             .says(&["has 128 MiB of hugepages-2Mi left"])
-            .next("vm.nr_hugepages")
+            .next("reserve pages of 2Mi on a node (sysctl vm.nr_hugepages), and restart its kubelet")
             .seen(requesting(both("Insufficient hugepages-2Mi"), "hugepages-2Mi", "134217728")),
         failure("no disk space left for layers", "a container disk and an emptyDisk of 2Ti", verdict)
             .says(&["has 2097152 MiB of ephemeral-storage left"])
-            .next("ask for less")
+            .next("ask for less: kubectl edit vm hello")
             .seen(requesting(both("Insufficient ephemeral-storage"), "ephemeral-storage", "2199023255552")),
         failure("no place for a pod left", "nodes with as many pods as their kubelets take", verdict)
             .says(&["have as many pods as they take"])
@@ -58,7 +58,7 @@ fn devices() -> Vec<Failure> {
     vec![
         failure("no KVM", "nodes without virtualization in their firmware", verdict)
             .says(&["/dev/kvm to give"])
-            .next("--emulation")
+            .next("kubectl garboard cluster install --emulation")
             .seen(both("Insufficient devices.kubevirt.io/kvm")),
         failure("no network device", "nodes whose kernel has no module `tun`", verdict)
             .says(&["/dev/tun to give"])
@@ -66,7 +66,7 @@ fn devices() -> Vec<Failure> {
             .seen(both("Insufficient devices.kubevirt.io/tun")),
         failure("no device of another plug-in", "a request for a device that no node has", verdict)
             .says(&["has any example.com/fpga left"])
-            .next("see Allocatable")
+            .next("kubectl describe nodes    # see Allocatable and Allocated resources")
             .seen(requesting(both("Insufficient example.com/fpga"), "example.com/fpga", "1")),
     ]
 }
@@ -77,11 +77,11 @@ fn choices() -> Vec<Failure> {
     vec![
         failure("node selector that fits no node", "`nodeSelector: disk=ssd`", verdict)
             .says(&["nodeSelector: disk=ssd"])
-            .next("--show-labels")
+            .next("kubectl get nodes -l kubevirt.io/schedulable=true --show-labels")
             .recorded("noNodeMatches.json"),
         failure("CPU model that no node gives", "`cpu.model: Denverton` on other processors", verdict)
             .says(&["the CPU model Denverton of its spec.template.spec.domain.cpu.model"])
-            .next("cpu-model.node.kubevirt.io/")
+            .next("grep cpu-model.node.kubevirt.io/    # what there is")
             .seen(with(selector(), json!({"pods": asks_for("cpu-model.node.kubevirt.io/Denverton")}))),
         failure(
             "processor without a feature",
@@ -93,11 +93,11 @@ fn choices() -> Vec<Failure> {
         .seen(with(selector(), json!({"pods": asks_for("cpu-feature.node.kubevirt.io/amx-tile")}))),
         failure("machine type that no node has", "`machine.type` of a QEMU that is not installed", verdict)
             .says(&["the machine type pc-q35-99.0 of its spec.template.spec.domain.machine.type"])
-            .next("machine-type.node.kubevirt.io/")
+            .next("grep machine-type.node.kubevirt.io/    # what there is")
             .seen(with(selector(), json!({"pods": asks_for("machine-type.node.kubevirt.io/pc-q35-99.0")}))),
         failure("other pods keep it away", "`podAntiAffinity`, and a machine of that label on each node", verdict)
             .says(&["where other pods run keeps it from every node: affinity.podAntiAffinity"])
-            .next("kubectl get pods -A -o wide")
+            .next("kubectl get pods -A -o wide --show-labels")
             .seen(both("node(s) didn't match pod anti-affinity rules")),
         failure("it cannot be spread", "`topologySpreadConstraints` with `DoNotSchedule`, and one zone", verdict)
             .says(&["topologySpreadConstraints"])
@@ -105,7 +105,7 @@ fn choices() -> Vec<Failure> {
             .seen(both("node(s) didn't match pod topology spread constraints")),
         failure("taint", "a taint of all nodes that the machine does not tolerate", DiagnosisVerdict::Tainted)
             .says(&["because of their taint gpu: only"])
-            .next("add a toleration to the machine")
+            .next("remove the taint, or add a toleration to the machine")
             .seen(both("node(s) had untolerated taint {gpu: only}")),
     ]
 }
@@ -130,16 +130,16 @@ fn schedulers() -> Vec<Failure> {
             )),
         failure("all nodes are cordoned", "`kubectl cordon` of every node", verdict)
             .says(&["because nodes are cordoned"])
-            .next("kubectl uncordon")
+            .next("kubectl uncordon NODE    # once the node may be used again")
             .seen(both("node(s) were unschedulable")),
         failure("scheduler missing", "`schedulerName` of a scheduler that does not run", verdict)
             .says(&["no scheduler has looked at its pod", "the scheduler night-shift"])
-            .next("kubectl get pods -A | grep scheduler")
+            .next("start that scheduler, or name another one in schedulerName")
             .seen(held(json!({"schedulerName": "night-shift"}), json!([]))),
         failure("scheduling gate", "a webhook that sets a scheduling gate, and nothing that removes it", verdict)
             .waits()
             .says(&["kept from the scheduler by example.com/budget"])
-            .next("the scheduling gate example.com/budget")
+            .next("find out what sets and removes the scheduling gate example.com/budget")
             .seen(held(json!({"schedulingGates": [{"name": "example.com/budget"}]}), gated)),
     ]
 }

@@ -64,21 +64,21 @@ fn images() -> Vec<Failure> {
             &format!("{refused}: the container disk has no file under /disk; add one, or name it with `path`"),
         )
         .says(&["3 times in a row", "volume `root`", "the container disk has no file under /disk"])
-        .next("containerDisk.path: kubectl edit vm hello"),
+        .next("name the disk in the image as containerDisk.path: kubectl edit vm hello"),
         unprepared(
             "container disk with a wrong path",
             "`containerDisk.path` of a file that is not in the image",
             &format!("{refused}: there is no /disk/none.qcow2; check the name, or create the file first"),
         )
         .says(&["there is no /disk/none.qcow2"])
-        .next("correct the path"),
+        .next("correct the path, or what is in the image"),
         unprepared(
             "container disk of another format",
             "a VMDK image in /disk",
             &format!("{of_image}: the image is a VMDK image; convert it to raw or qcow2 first, for example with `qemu-img convert -O qcow2`"),
         )
         .says(&["the image is a VMDK image"])
-        .next("qemu-img convert -O qcow2"),
+        .next("qemu-img convert -O qcow2 OLD NEW"),
         unprepared(
             "qcow2 with a backing file",
             "a qcow2 image that names /etc/shadow as its backing file",
@@ -88,7 +88,7 @@ fn images() -> Vec<Failure> {
             ),
         )
         .says(&["the image names `/etc/shadow` as its backing file"])
-        .next("one file without another beneath it"),
+        .next("qemu-img convert -O qcow2 OLD NEW    # one file without another beneath it"),
         unprepared(
             "qcow2 that is damaged",
             "a qcow2 image of 72 bytes",
@@ -97,10 +97,10 @@ fn images() -> Vec<Failure> {
             ),
         )
         .says(&["the qcow2 header is cut off after 72 bytes"])
-        .next("qemu-img check IMAGE"),
+        .next("qemu-img check IMAGE    # then build the image anew, or write the claim anew"),
         failure("kernel missing in its image", "`kernelPath` of a file that is not in the image", DiagnosisVerdict::BackOff)
             .says(&["volume `kernelBoot` cannot be used", "there is no /var/lib/garboard/kernel-boot/boot/none"])
-            .next("correct the path")
+            .next("correct the path, or what is in the image")
             .recorded("backOff.json")
             .gone(
                 Start {
@@ -123,7 +123,7 @@ fn volumes() -> Vec<Failure> {
              the disk shareable in both",
         )
         .says(&["volume `data`", "is in use by another running VM"])
-        .next("kubectl get vmi -A -o wide"),
+        .next("kubectl get vmi -A -o wide    # which one has the disk? stop it, or mark the disk shareable in both"),
         unprepared(
             "no room for a scratch disk",
             "an emptyDisk on a node whose disk is full",
@@ -139,14 +139,14 @@ fn volumes() -> Vec<Failure> {
              expected; point the volume at one",
         )
         .says(&["disk.img is a directory"])
-        .next("kubectl get pvc -o custom-columns"),
+        .next("kubectl get pvc -o custom-columns=NAME:.metadata.name,MODE:.spec.volumeMode    # Block or Filesystem"),
         unprepared(
             "Secret of cloud-init without its key",
             "a Secret with `userData` instead of `userdata`",
             "volume `seed` cannot be used: the Secret of `cloudInitNoCloud.secretRef` has no key `userdata`; add it",
         )
         .says(&["has no key `userdata`"])
-        .next("kubectl edit secret"),
+        .next("kubectl edit secret NAME    # add the key that the message names"),
     ]
 }
 
@@ -182,7 +182,7 @@ fn iscsi() -> Vec<Failure> {
             &line("Failed to connect to iSCSI socket. connect: Connection refused(111)"),
         )
         .says(&["iSCSI: Failed to connect to LUN", "Connection refused"])
-        .next("reaches the portal"),
+        .next("reaches the portal, and that iqn and lun are those of the target"),
         given_up(
             "iSCSI target without this unit",
             "an iqn that the target does not have",
@@ -196,7 +196,7 @@ fn iscsi() -> Vec<Failure> {
             &line("Failed to log in to target. Status: Authentication failure(513)"),
         ))
         .says(&["Authentication failure"])
-        .next("kubectl edit secret chap"),
+        .next("kubectl edit secret chap    # check node.session.auth.username and node.session.auth.password"),
         with_chap(unprepared(
             "CHAP's Secret without its key",
             "a Secret without `node.session.auth.password`",
@@ -204,7 +204,7 @@ fn iscsi() -> Vec<Failure> {
              and at most 255 bytes; add it",
         ))
         .says(&["has no key `node.session.auth.password`"])
-        .next("kubectl edit secret chap"),
+        .next("kubectl edit secret chap    # add the key that the message names"),
     ]
 }
 
@@ -217,7 +217,7 @@ fn host() -> Vec<Failure> {
              /dev/net/tun exists and the module `tun` is loaded: No such device (os error 19)",
         )
         .says(&["could not create the tap `tap-default`"])
-        .next("modprobe tun    # on "),
+        .next("modprobe tun    # on"),
         unprepared(
             "KVM lost at the start",
             "/dev/kvm was removed after the pod had its device",
@@ -225,21 +225,21 @@ fn host() -> Vec<Failure> {
              `garboard.dev/accelerator: tcg` for QEMU's slower translator",
         )
         .says(&["this host has no /dev/kvm"])
-        .next("load kvm_intel or kvm_amd on "),
+        .next("load kvm_intel or kvm_amd on"),
         given_up(
             "runtime gives devices to root only",
             "containerd without `device_ownership_from_security_context`",
             "qemu-system-x86_64: failed to initialize kvm: Permission denied",
         )
         .says(&["failed to initialize kvm: Permission denied"])
-        .next("device_ownership_from_security_context = true"),
+        .next("write device_ownership_from_security_context = true into the configuration of containerd"),
         given_up(
             "processor lacks what was asked for",
             "`cpu.model: Skylake-Server` with the node label set by hand",
             "qemu-system-x86_64: Host doesn't support requested features",
         )
         .says(&["Host doesn't support requested features"])
-        .next("ask for a CPU model and features that the processor of "),
+        .next("ask for a CPU model and features that the processor of"),
         unprepared(
             "guest's memory cannot be had",
             "a node whose memory was used up between scheduling and start",
