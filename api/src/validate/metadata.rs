@@ -74,13 +74,8 @@ pub(crate) fn check(metadata: &Metadata<'_>, config: &ClusterConfig, report: &mu
             );
         }
     }
-    let verbosity = metadata.labels.and_then(|labels| labels.get(label::LOG_VERBOSITY));
-    if let Some(written) = verbosity.filter(|_| verbosity_of_instance(metadata.labels).is_none()) {
-        report.push(
-            invalid(at.key(label::LOG_VERBOSITY), format!("`{}` is no whole number", written.escape_debug()))
-                .instead("write one such as `6`: from 3 on the supervisor logs more, from 6 on everything")
-                .field(at.to_string()),
-        );
+    if let Some(fault) = verbosity_fault(metadata.labels, &at) {
+        report.push(fault);
     }
     let at = metadata.at.child("annotations");
     let accelerator = metadata.annotations.and_then(|annotations| annotations.get(annotation::ACCELERATOR));
@@ -129,6 +124,18 @@ pub(crate) fn name(metadata: &ObjectMeta, report: &mut Report) {
                 .instead("write lower-case letters, digits and dashes"),
         );
     }
+}
+
+/// What is wrong with the label that says how much the supervisor of an instance logs; `at` are its labels.
+#[must_use]
+pub fn verbosity_fault(labels: Option<&BTreeMap<String, String>>, at: &FieldPath) -> Option<Fault> {
+    let written = labels?.get(label::LOG_VERBOSITY)?;
+    if verbosity_of_instance(labels).is_some() {
+        return None;
+    }
+    let fault = invalid(at.key(label::LOG_VERBOSITY), format!("`{}` is no whole number", written.escape_debug()));
+    let advice = "write one such as `6`: from 3 on the supervisor logs more, from 6 on everything";
+    Some(fault.instead(advice).field(at.to_string()))
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ mod whole;
 pub use admit::{Admission, Object, admit, review, review_sized};
 pub use interfaces::MODELS as NIC_MODELS;
 pub use kubevirt::{LONGEST_CERTIFICATE, SHORTEST_CERTIFICATE, duration};
-pub use metadata::RESERVED as RESERVED_LABELS;
+pub use metadata::{RESERVED as RESERVED_LABELS, verbosity_fault};
 pub(crate) use report::printable;
 pub use volumes::iscsi_portal;
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use garboard_api::validate::RESERVED_LABELS;
+use garboard_api::metadata::label;
+use garboard_api::validate::{RESERVED_LABELS, verbosity_fault};
 use garboard_api::{Fault, FaultCode, FieldPath, selector};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::DynamicObject;
@@ -49,10 +50,11 @@ pub(super) fn of_instance(old: &DynamicObject, new: &DynamicObject, writer: Writ
     let (before, after) = (old.metadata.labels.as_ref(), new.metadata.labels.as_ref());
     let value =
         |labels: Option<&BTreeMap<String, String>>, key: &str| labels.and_then(|labels| labels.get(key).cloned());
-    match RESERVED_LABELS.iter().find(|key| value(before, key) != value(after, key)) {
-        Some(key) => Err(Denial::Fault(Box::new(reserved(key)))),
-        None => Ok(()),
-    }
+    let taken = RESERVED_LABELS.iter().find(|key| value(before, key) != value(after, key)).map(|key| reserved(key));
+    let is_new = value(before, label::LOG_VERBOSITY) != value(after, label::LOG_VERBOSITY);
+    let wrong = verbosity_fault(after, &FieldPath::from("metadata.labels")).filter(|_| is_new);
+    let fault = taken.or(wrong);
+    fault.map_or(Ok(()), |fault| Err(Denial::Fault(Box::new(fault))))
 }
 
 /// A pool recognises its machines by its selector, which therefore never changes.

@@ -337,6 +337,14 @@ fn the_status_and_the_labels_of_an_instance_are_ours() {
         assert_eq!(answer("system:serviceaccount:garboard:garboard-controller"), mine);
         assert_eq!(answer("system:serviceaccount:other:garboard-controller"), anybodys);
     }
+    let mut logs = old.clone();
+    logs["metadata"]["labels"] = json!({"logVerbosity": "high"});
+    let refused = ask(validate, ("me", &logs, Some(&old))).result.message;
+    assert!(refused.contains("metadata.labels") && refused.contains("no whole number"), "{refused}");
+    // What is there already does not keep anything else from changing.
+    let mut more = logs.clone();
+    more["metadata"]["labels"]["app"] = json!("web");
+    assert!(ask(validate, ("me", &more, Some(&logs))).allowed);
     for label in ["kubevirt.io/nodeName", "kubevirt.io/outdatedLauncherImage"] {
         let mut born = instance();
         born["metadata"]["labels"] = json!({label: "node-2"});
