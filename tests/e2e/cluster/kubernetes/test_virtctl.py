@@ -96,7 +96,7 @@ def test_what_cannot_be_expanded_is_reported(kube: Kube, virtctl: Tool) -> None:
     typed["spec"]["instancetype"] = {"name": "u1.small"}
     table: list[tuple[Object, str]] = [
         (elsewhere, f"VM namespace must be empty or {NAMESPACE}"),
-        (typed, "spec.instancetype"),
+        (typed, 'virtualmachineclusterinstancetypes.instancetype.kubevirt.io "u1.small" not found'),
     ]
     for manifest, text in table:
         refused = virtctl.call("expand", "--file", "-", text=json.dumps(manifest))
