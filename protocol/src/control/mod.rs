@@ -1,8 +1,8 @@
 //! What a person's command asks of a running supervisor, one request per connection.
 //!
 //! The client sends one [`ControlRequest`] line and gets one [`ControlReply`] line. After
-//! [`ControlReply::Streaming`] the connection carries raw bytes (console, VNC, usbredir, QMP); after `Watch` it
-//! carries one [`Status`] line per change until the run is over.
+//! [`ControlReply::Streaming`] the connection carries raw bytes (console, VNC, usbredir, QMP), after [`ControlReply::Part`] as many as that
+//! says; after `Watch` it carries one [`Status`] line per change until the run is over.
 
 mod status;
 
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::guest::{GuestReport, GuestSubject};
 use crate::number::Number;
+use crate::part::{NoPart, PartHead, RecordPart};
 use crate::position::{Begun, Resume};
 use crate::statistics::Statistics;
 
@@ -68,6 +69,12 @@ pub enum ControlRequest {
     LogVerbosity {
         /// KubeVirt's number: 2 is usual, and more is more.
         verbosity: u32,
+    },
+    /// Send a part of the machine's record; the reply is `Part`, then so many bytes, then the end of the connection, or `NoPart`. A supervisor of
+    /// a version before denies it, and no other does.
+    Show {
+        /// Which.
+        part: RecordPart,
     },
     /// Attach to the first serial port; the reply is `Streaming`, then scroll-back, then live bytes.
     Console {
@@ -148,6 +155,7 @@ names! {
     Self::Guest { .. } => "guest",
     Self::Statistics => "statistics",
     Self::LogVerbosity { .. } => "logVerbosity",
+    Self::Show { .. } => "show",
     Self::Console { .. } => "console",
     Self::Vnc { .. } => "vnc",
     Self::UsbRedir => "usbRedir",
@@ -284,6 +292,13 @@ pub enum ControlReply {
     Guest(Box<GuestReport>),
     /// What is counted of the machine.
     Statistics(Box<Statistics>),
+    /// A part of the record follows.
+    Part(PartHead),
+    /// A part of the record is not sent.
+    NoPart {
+        /// Why.
+        why: NoPart,
+    },
     /// No, and why.
     Denied {
         /// The reason, for a person.
