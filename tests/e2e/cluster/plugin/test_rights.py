@@ -99,7 +99,7 @@ def test_an_editor_without_pods_exec_explains_what_runs_and_reads_its_record(
     editor.refuses(4, f"{MAY_NOT}: .*pods", "logs", machine)
 
 
-def test_who_may_not_read_a_plan_is_told_that_another_one_is_shown(person: Person, machine: str, bob: str) -> None:
+def test_who_may_not_read_a_plan_learns_that_another_one_is_shown(person: Person, machine: str, bob: str) -> None:
     viewer = person.plugin.of(bob)
     plain = "# Planned for a plain node, because the plan that runs on node .*: "
     viewer.prints(f"{plain}{MAY_NOT}: .*virtualmachineinstances/plan", "explain", machine)
