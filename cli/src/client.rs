@@ -129,6 +129,8 @@ pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> 
         | ControlReply::Healthy
         | ControlReply::Guest(_)
         | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. }
         | ControlReply::Denied { .. }) => {
             anyhow::bail!("the supervisor of {id} answered {other:?} to a question for its status")
         }
@@ -150,6 +152,8 @@ pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
         | ControlReply::Healthy
         | ControlReply::Guest(_)
         | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. }
         | ControlReply::Denied { .. } => None,
     }
 }

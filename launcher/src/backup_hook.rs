@@ -58,7 +58,9 @@ pub fn run(directory: &Path, arguments: &[String]) -> Result<&'static str, HookE
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)
-        | ControlReply::Statistics(_) => Err(HookError::Nonsense),
+        | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. } => Err(HookError::Nonsense),
     }
 }
 

@@ -78,7 +78,9 @@ pub fn run(directory: &Path, arguments: &[String]) -> Result<(), ProbeError> {
         | ControlReply::Session
         | ControlReply::Resumed(_)
         | ControlReply::Guest(_)
-        | ControlReply::Statistics(_) => Err(ProbeError::Nonsense),
+        | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. } => Err(ProbeError::Nonsense),
     }
 }
 

@@ -159,6 +159,8 @@ fn reader_is_gone(stream: &UnixStream, out: &io::StdoutLock<'_>) -> Result<bool,
 
 #[cfg(test)]
 mod tests {
+    use garboard_protocol::part::RecordPart;
+
     use super::*;
 
     #[test]
@@ -175,6 +177,14 @@ mod tests {
         for name in ["../../etc/passwd", "control.sock", "", "journal.json", "launch.secret"] {
             let error = copy_shown(&layout, name, &mut out).unwrap_err();
             assert!(error.to_string().contains("qmp.jsonl"), "{error}");
+        }
+    }
+
+    /// Where a supervisor is too old for its API, a refusal names this way.
+    #[test]
+    fn each_part_of_the_api_is_shown() {
+        for part in RecordPart::ALL {
+            assert!(shown().contains(&part.file()), "{part:?}");
         }
     }
 }

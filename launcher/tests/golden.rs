@@ -14,6 +14,7 @@ mod support;
 use std::path::Path;
 
 use garboard_plan::{LaunchPlan, Note};
+use serde_json::Value;
 use support::{Case, cases};
 
 /// The argv with one argument a line, a flag and its value on one.
@@ -84,6 +85,42 @@ fn a_second_start_is_the_first_again() {
         let second = garboard_plan::plan(&case.vmi, &case.facts, &case.options, Some(&first.stored)).unwrap();
         assert_eq!(second, first, "{}", case.name);
     }
+}
+
+/// Texts of cloud-init's documents.
+fn secrets(value: &Value, key: &str, found: &mut Vec<String>) {
+    const DOCUMENTS: [&str; 4] = ["userData", "userDataBase64", "networkData", "networkDataBase64"];
+    match value {
+        Value::String(text) if DOCUMENTS.contains(&key) => found.push(text.clone()),
+        Value::Object(fields) => fields.iter().for_each(|(key, field)| secrets(field, key, found)),
+        Value::Array(elements) => elements.iter().for_each(|element| secrets(element, key, found)),
+        _ => {}
+    }
+}
+
+/// Who may read the plan of a machine may not see Secrets: of CHAP it has the user alone.
+#[test]
+fn a_plan_has_nothing_that_a_guest_is_given_in_secret() {
+    let mut tried = 0;
+    for mut case in cases() {
+        for volume in &mut case.vmi.spec.volumes {
+            if let Some(source) = &mut volume.cloud_init_no_cloud {
+                source.user_data = Some("#cloud-config\npassword: s3cr3t-of-the-house\n".to_owned());
+            }
+        }
+        let mut given = Vec::new();
+        secrets(&serde_json::to_value(&case.vmi).unwrap(), "", &mut given);
+        let plan =
+            serde_json::to_string(&case.plan().unwrap_or_else(|error| panic!("{}: {error}", case.name))).unwrap();
+        for line in given.iter().flat_map(|text| text.lines()).filter(|line| line.len() > 8 && !line.starts_with('#')) {
+            assert!(!plan.contains(line), "{}: {line}", case.name);
+            tried += 1;
+        }
+    }
+    assert!(tried > 0);
+    let plan = Case::load("iscsi").plan().unwrap();
+    let secret = plan.argv.iter().find(|argument| argument.contains("secret")).unwrap();
+    assert!(secret.contains("file") && !secret.contains("data"), "CHAP's password is in a descriptor: {secret}");
 }
 
 #[test]

@@ -92,7 +92,9 @@ fn counted(reply: ControlReply) -> Result<Statistics, AskError> {
         | ControlReply::Session
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
-        | ControlReply::Guest(_) => Err(AskError::Denied),
+        | ControlReply::Guest(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. } => Err(AskError::Denied),
     }
 }
 
@@ -107,7 +109,9 @@ fn done(reply: ControlReply) -> Result<(), AskError> {
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)
-        | ControlReply::Statistics(_) => Err(AskError::Denied),
+        | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. } => Err(AskError::Denied),
     }
 }
 

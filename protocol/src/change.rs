@@ -51,6 +51,7 @@ impl ControlRequest {
             | Self::Guest { .. }
             | Self::Statistics
             | Self::LogVerbosity { .. }
+            | Self::Show { .. }
             | Self::Console { .. }
             | Self::Vnc { .. }
             | Self::UsbRedir

@@ -27,6 +27,7 @@ pub mod journal;
 pub mod launch;
 pub mod namespaces;
 pub mod number;
+pub mod part;
 pub mod paths;
 pub mod pod;
 pub mod position;

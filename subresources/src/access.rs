@@ -77,6 +77,9 @@ mod tests {
             ("PUT", "qmp-write/stop", "qmp-write", "update"),
             ("GET", "qmp-dangerous", "qmp-dangerous", "update"),
             ("GET", "screendump", "screendump", "get"),
+            ("GET", "plan", "plan", "get"),
+            ("GET", "plan/facts", "plan", "get"),
+            ("GET", "logs/serial", "logs", "get"),
         ];
         for (method, tail, subresource, verb) in table {
             let path = format!("/apis/{OWN_GROUP}/v1/namespaces/n/virtualmachineinstances/a/{tail}");

@@ -101,6 +101,8 @@ mod tests {
             r#"virtualmachineinstances/qmp-write ["get","update"]"#,
             r#"virtualmachineinstances/qmp-dangerous ["get","update"]"#,
             r#"virtualmachineinstances/screendump ["get"]"#,
+            r#"virtualmachineinstances/plan ["get"]"#,
+            r#"virtualmachineinstances/logs ["get"]"#,
         ];
         assert_eq!(
             (listed, &list["groupVersion"]),

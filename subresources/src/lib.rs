@@ -1,5 +1,5 @@
 //! The group `subresources.kubevirt.io`: what `virtctl` and the clients of KubeVirt call beside the objects; and our own
-//! `subresources.garboard.dev`, which has QMP. Pure.
+//! `subresources.garboard.dev`, which has QMP and the record of a machine that runs. Pure.
 //!
 //! ```text
 //!   method, path ──route──► Endpoint ─┬─ discovery (no rights needed)
@@ -27,6 +27,7 @@ pub mod open_api;
 pub mod options;
 pub mod power;
 pub mod qmp;
+pub mod record;
 pub mod refusal;
 pub mod route;
 pub mod routes;

@@ -38,6 +38,8 @@ pub enum Refusal {
     NoSuchPath,
     /// There is nothing of this path any more, and this is what to do instead. 404.
     NoLonger(String),
+    /// The record of the machine has no such part yet. 404.
+    NoPart(String),
     /// The path has other methods. 405.
     MethodNotAllowed,
     /// The object is in a state in which this is not possible. 409.
@@ -80,7 +82,7 @@ impl Refusal {
             Self::BadRequest(_) | Self::BadObject { .. } => 400,
             Self::Unauthorized(_) => 401,
             Self::Forbidden(_) => 403,
-            Self::NotFound | Self::NoInstance | Self::NoSuchPath | Self::NoLonger(_) => 404,
+            Self::NotFound | Self::NoInstance | Self::NoSuchPath | Self::NoLonger(_) | Self::NoPart(_) => 404,
             Self::MethodNotAllowed => 405,
             Self::Conflict(_) | Self::MachineConflict(_) | Self::ConflictAsError(_) => 409,
             Self::SlowBody(_) => 408,
@@ -97,7 +99,7 @@ impl Refusal {
             Self::BadRequest(_) | Self::BadObject { .. } => "BadRequest",
             Self::Unauthorized(_) => "Unauthorized",
             Self::Forbidden(_) => "Forbidden",
-            Self::NotFound | Self::NoInstance | Self::NoSuchPath | Self::NoLonger(_) => "NotFound",
+            Self::NotFound | Self::NoInstance | Self::NoSuchPath | Self::NoLonger(_) | Self::NoPart(_) => "NotFound",
             Self::MethodNotAllowed => "MethodNotAllowed",
             Self::Conflict(_) | Self::MachineConflict(_) | Self::ConflictAsError(_) => "Conflict",
             Self::TooLarge(_) => "RequestEntityTooLarge",
@@ -127,6 +129,7 @@ impl Refusal {
             | Self::BadObject { message, .. }
             | Self::Unauthorized(message)
             | Self::NoLonger(message)
+            | Self::NoPart(message)
             | Self::Unavailable(message) => message.clone(),
             Self::Forbidden(message) => format!("{object} is forbidden: {message}"),
             Self::NotFound | Self::NoInstance => format!("{object} not found"),
@@ -254,6 +257,8 @@ mod tests {
         assert_eq!(status(Refusal::NotFound)["message"], r#"virtualmachine.kubevirt.io "a" not found"#);
         let gone = status(Refusal::NoLonger("go on".to_owned()));
         assert_eq!((&gone["message"], &gone["code"], gone.get("details")), (&json!("go on"), &json!(404), None));
+        let none = status(Refusal::NoPart("this run has no exit.json yet".to_owned()));
+        assert_eq!((&none["reason"], &none["code"], none.get("details")), (&json!("NotFound"), &json!(404), None));
         let bad = status(Refusal::BadRequest("no".to_owned()));
         assert_eq!((&bad["message"], &bad["code"], bad.get("details")), (&json!("no"), &json!(400), None));
     }

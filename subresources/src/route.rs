@@ -73,7 +73,7 @@ pub struct Call<'a> {
     pub name: &'a str,
     /// The route.
     pub route: Route,
-    /// The segments that follow the subresource: port and protocol of a `portforward`, or a command of QMP.
+    /// The segments that follow the subresource: port and protocol of a `portforward`, a command of QMP, or a part of the record.
     pub parameters: Vec<&'a str>,
 }
 
@@ -276,6 +276,14 @@ mod tests {
                 "/apis/subresources.garboard.dev/v1/namespaces/n/virtualmachineinstances/a/qmp-read/query-block",
                 "virtualmachineinstances/qmp-read n a query-block",
             ),
+            (
+                "/apis/subresources.garboard.dev/v1/namespaces/n/virtualmachineinstances/a/plan",
+                "virtualmachineinstances/plan n a",
+            ),
+            (
+                "/apis/subresources.garboard.dev/v1/namespaces/n/virtualmachineinstances/a/logs/serial",
+                "virtualmachineinstances/logs n a serial",
+            ),
             (&format!("{base}/v1alpha2/namespaces/n/virtualmachines/a/start"), "virtualmachines/start n a"),
             (&format!("{base}/v1/namespaces/n/virtualmachines/a/expand-spec"), "virtualmachines/expand-spec n a"),
             (&format!("{base}/v1/namespaces/n/virtualmachineinstances/a/vnc"), "virtualmachineinstances/vnc n a"),
@@ -310,7 +318,9 @@ mod tests {
             "/apis/subresources.garboard.dev/v1/namespaces/n/virtualmachines/a/start",
             "/apis/subresources.garboard.dev/v1/namespaces/n/virtualmachineinstances/a/qmp-write/stop/now",
             "/apis/subresources.garboard.dev/v1/namespaces/n/virtualmachineinstances/a/qmp",
+            "/apis/subresources.garboard.dev/v1/namespaces/n/virtualmachineinstances/a/plan/facts/kvm",
             &format!("{base}/virtualmachineinstances/a/qmp-read"),
+            &format!("{base}/virtualmachineinstances/a/plan"),
             "/apis/subresources.kubevirt.io/v1alpha2/namespaces/n/virtualmachines/a/restart",
             &format!("{base}/pods/a/log"),
             &format!("{base}/virtualmachines/a"),

@@ -30,6 +30,8 @@ pub enum Action {
     Qmp(QmpLevel),
     /// Has QEMU of a running instance execute one command, and answers its reply.
     QmpCommand(QmpLevel),
+    /// Answers a part of the record of an instance whose run is not over.
+    Show(Shown),
     /// Takes back that an instance is to leave its node.
     CancelEvacuation,
     /// A route of KubeVirt for what is not there: it answers as KubeVirt does where that is switched off, and discovery does not
@@ -52,6 +54,7 @@ impl Action {
             | Self::Forward
             | Self::Qmp(_)
             | Self::QmpCommand(_)
+            | Self::Show(_)
             | Self::CancelEvacuation => true,
             Self::ExpandSpec | Self::ExpandVmSpec | Self::Refuse(_) => false,
         }
@@ -108,6 +111,15 @@ pub enum QmpLevel {
     Dangerous,
 }
 
+/// What of a machine's record is read, each a subresource with a right of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shown {
+    /// What it is made of: the plan that was executed, and what that was planned from.
+    Plan,
+    /// What was printed: by QEMU, on its monitor, by the guest.
+    Logs,
+}
+
 /// One route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -136,6 +148,7 @@ impl Route {
             Action::Start | Action::Stop | Action::Qmp(QmpLevel::Write | QmpLevel::Dangerous) => Method::Put.verb(),
             Action::Qmp(QmpLevel::Read)
             | Action::QmpCommand(_)
+            | Action::Show(_)
             | Action::Restart
             | Action::ExpandSpec
             | Action::ExpandVmSpec
@@ -149,12 +162,14 @@ impl Route {
         }
     }
 
-    /// How many segments may follow the subresource, from the fewest to the most: port and protocol, or a command.
+    /// How many segments may follow the subresource, from the fewest to the most: port and protocol, a command, or a part.
     #[must_use]
     pub const fn parameters(&self) -> (usize, usize) {
         match self.action {
             Action::Forward => (1, 2),
             Action::QmpCommand(_) => (1, 1),
+            // Without one it is the plan itself; of logs that is refused with the names of the parts.
+            Action::Show(_) => (0, 1),
             Action::Start
             | Action::Stop
             | Action::Restart
@@ -248,6 +263,8 @@ pub const OWN_ROUTES: &[Route] = &[
     vmi("qmp-write", Method::Put, Action::QmpCommand(QmpLevel::Write)),
     vmi("qmp-dangerous", Method::Put, Action::QmpCommand(QmpLevel::Dangerous)),
     vmi("screendump", Method::Get, Action::Screenshot),
+    vmi("plan", Method::Get, Action::Show(Shown::Plan)),
+    vmi("logs", Method::Get, Action::Show(Shown::Logs)),
 ];
 
 /// The routes of our own group, which has one version.

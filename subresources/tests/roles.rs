@@ -117,6 +117,7 @@ fn roles_have_the_routes_of_kubevirts_and_their_verbs() {
         ("garboard-qmp-read".to_owned(), Given::new()),
         ("garboard-qmp-write".to_owned(), Given::new()),
         ("garboard-qmp-dangerous".to_owned(), Given::new()),
+        ("garboard-inspect".to_owned(), Given::new()),
         ("garboard-runs".to_owned(), Given::new()),
     ]);
     assert_eq!(
@@ -126,9 +127,10 @@ fn roles_have_the_routes_of_kubevirts_and_their_verbs() {
     );
 }
 
-/// Each level of QMP has a role, which gives it alone: each verb by which it is asked, and `get` of what is opened with a websocket.
+/// Each level of QMP has a role, which gives it alone: each verb by which it is asked, and `get` of what is opened with a websocket. So has the record
+/// of what runs.
 #[test]
-fn each_level_of_qmp_has_a_role_of_its_own() {
+fn each_level_of_qmp_and_the_record_have_a_role_of_their_own() {
     let of = |subresources: &[&str]| -> Given {
         let wanted = |route: &str| subresources.iter().any(|each| route == format!("virtualmachineinstances/{each}"));
         let routes = OWN_ROUTES.iter().filter(|route| wanted(&route.name()));
@@ -140,6 +142,7 @@ fn each_level_of_qmp_has_a_role_of_its_own() {
         ("garboard-qmp-read".to_owned(), of(&["qmp-read", "screendump"])),
         ("garboard-qmp-write".to_owned(), of(&["qmp-write"])),
         ("garboard-qmp-dangerous".to_owned(), of(&["qmp-dangerous"])),
+        ("garboard-inspect".to_owned(), of(&["plan", "logs"])),
     ]);
     assert_eq!(expected, given, "left: subresources/src/routes.rs and this file, right: deploy/base/user-roles.yaml");
 }

@@ -13,10 +13,11 @@ const HOW: &str = "
 It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD_KUBECTL names another kubectl.
 start, stop, restart, pause, unpause, reset, soft-reboot, freeze, unfreeze, console and vnc use subresources of KubeVirt, each with a
 right of its own (update virtualmachines/start, get virtualmachineinstances/console, ...), as the roles admin and edit have them.
-qmp uses subresources.garboard.dev: virtualmachineinstances/qmp-read, with --allow-write qmp-write, with --allow-dangerous qmp-dangerous.
-logs --part goes through `kubectl exec` and needs the right to create pods/exec; explain uses it where you have it, and
-console --view where the subresource cannot be reached. dashboard uses the API with your rights, and those subresources for its buttons.
-why, and logs without --part, only read. cluster install and uninstall need the rights of an administrator.";
+qmp uses subresources.garboard.dev: virtualmachineinstances/qmp-read, with --allow-write qmp-write, with --allow-dangerous qmp-dangerous;
+logs --part virtualmachineinstances/logs; logs --part argv or plan, and explain of a machine that runs, virtualmachineinstances/plan.
+Where the console's subresource cannot be reached, console --view goes through `kubectl exec` and needs the right to create pods/exec.
+dashboard uses the API with your rights, and those subresources for its buttons. why, and logs without --part, only read.
+cluster install and uninstall need the rights of an administrator.";
 
 /// Starts, stops and looks into virtual machines on a Kubernetes cluster.
 #[derive(Debug, Parser)]

@@ -8,12 +8,13 @@ use serde_json::Value;
 
 use crate::exit;
 use crate::options::Output;
-use crate::output::outln;
+use crate::output::write_foreign;
 
 /// Prints what differs; the exit code says whether anything does.
 pub fn show(before: &LaunchPlan, after: &LaunchPlan, output: Output) -> anyhow::Result<u8> {
     let found = differences(before, after);
-    output.show(&found, || outln!("{}", text(&found)))?;
+    // A plan may have texts of a launcher.
+    output.show(&found, || write_foreign(format!("{}\n", text(&found)).as_bytes()).map(|_| ()))?;
     Ok(if found.is_empty() { exit::OK } else { exit::CHANGED })
 }
 

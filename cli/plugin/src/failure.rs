@@ -79,7 +79,7 @@ impl Failure {
         if has(&["(Forbidden)", "is forbidden", " forbidden: "]) {
             return Self::Forbidden(text);
         }
-        if has(&["(NotFound)", " not found", "this run has no "]) {
+        if has(&["(NotFound)", " not found"]) {
             return Self::NotFound(text);
         }
         if has(&["conflict with", "Apply failed with"]) {

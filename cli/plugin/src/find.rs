@@ -181,6 +181,30 @@ pub(crate) fn running(kubectl: &Kubectl, name: &str) -> anyhow::Result<Running> 
     }
 }
 
+/// An instance whose launcher may have a record: its run is not over. Pure.
+pub(crate) fn with_record(vmi: &VirtualMachineInstance) -> Option<Running> {
+    let (namespace, name) = (vmi.metadata.namespace.clone(), vmi.metadata.name.clone());
+    let found = Running { namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default() };
+    (!Phase::of(vmi).is_final()).then_some(found)
+}
+
+/// The instance of a machine whose record is read, or what to do instead. Its pod is not looked at.
+pub(crate) fn recorded(kubectl: &Kubectl, name: &str) -> anyhow::Result<Running> {
+    let (vm, vmi) = objects(kubectl, name).map_err(failed)?;
+    let Some(vmi) = vmi else {
+        return Err(match vm {
+            Some(vm) => exit_error(REFUSED, halted(&vm, name)),
+            None => exit_error(NOT_FOUND, unknown(kubectl, name)),
+        });
+    };
+    with_record(&vmi).ok_or_else(|| {
+        let phase = Phase::of(&vmi).name();
+        let text =
+            format!("{name}: its run is over (phase {phase}); `kubectl garboard logs {name} --last` has its record");
+        exit_error(REFUSED, text)
+    })
+}
+
 /// Why an instance has no guest that runs; nothing if it has. Pure.
 fn not_running(vmi: &VirtualMachineInstance) -> Option<String> {
     let phase = Phase::of(vmi);
@@ -323,6 +347,15 @@ mod tests {
         for (phase, expected) in table {
             let vmi = machine(false, Some(phase), None).vmi.unwrap();
             assert_eq!(not_running(&vmi).as_deref(), expected, "{phase}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_there_until_the_run_is_over() {
+        for phase in Phase::ALL {
+            let vmi = machine(false, Some(phase.name()), None).vmi.unwrap();
+            let found = with_record(&vmi).map(|running| running.name);
+            assert_eq!(found.as_deref(), (!phase.is_final()).then_some("a"), "{phase:?}");
         }
     }
 

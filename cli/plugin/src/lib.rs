@@ -1,6 +1,6 @@
 //! `kubectl garboard`: what the command does for machines of this host, for machines of a cluster; and `garboard cluster`:
 //! Garboard itself on one. Supervisors, their protocol and their policy are the same; only the way to them is another
-//! (`link`): subresources of KubeVirt (`subresource`, `stream`), and the pod (`link`) for what has none.
+//! (`link`): subresources of KubeVirt and of ours (`subresource`, `stream`, `record`), and the pod (`link`) where no stream can be opened.
 //!
 //! Portable: no crate that only Linux has, and of the operating system only what the standard library and crossterm offer
 //! everywhere. The command `garboard` calls this crate, and takes from it what both write: [`output`], [`table`], [`exit`],
@@ -32,6 +32,7 @@ mod peer;
 pub mod plan_text;
 mod power;
 pub mod qmp;
+mod record;
 pub mod screen;
 mod set_kind;
 pub mod several;

@@ -119,7 +119,9 @@ pub fn streaming(reply: ControlReply, machine: &str) -> anyhow::Result<()> {
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)
-        | ControlReply::Statistics(_)) => {
+        | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. }) => {
             anyhow::bail!("unexpected answer {other:?}")
         }
     }
@@ -158,7 +160,9 @@ pub fn outcome(reply: ControlReply, machine: &str) -> anyhow::Result<Outcome> {
         | ControlReply::Status(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)
-        | ControlReply::Statistics(_) => Ok(Outcome::Queued),
+        | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. } => Ok(Outcome::Queued),
         ControlReply::AlreadySo => Ok(Outcome::AlreadySo),
         ControlReply::Denied { reason } => Err(exit_error(REFUSED, format!("{machine}: {reason}"))),
     }

@@ -4,17 +4,17 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
 use anyhow::Context;
-use garboard_protocol::paths;
-use garboard_protocol::pod::LAUNCHER_PROGRAM;
+use garboard_protocol::part::RecordPart;
 
 use crate::args::LogsArgs;
 use crate::exit::{self, BAD_INPUT, ExitError, NOT_FOUND, exit_error};
 use crate::failure::Failure;
-use crate::find::{self, CONTAINER, Machine, Place};
+use crate::find::{self, CONTAINER, Machine};
 use crate::kubectl::{Kubectl, failed};
 use crate::last_run;
 use crate::options::LogPart;
 use crate::output::{self, Reader, note};
+use crate::record;
 
 /// `kubectl garboard logs MACHINE`.
 pub(crate) fn run(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
@@ -24,24 +24,18 @@ pub(crate) fn run(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
         (None, Some(machine)) => machine,
         (None, None) => return Err(exit_error(BAD_INPUT, "name a machine")),
     };
-    let name = match args.part {
+    let part = match args.part {
         LogPart::Events => return print_supervisor_log(kubectl, machine, args),
-        LogPart::Argv | LogPart::Plan => paths::PLAN.to_owned(),
-        LogPart::Qmp => paths::TRANSCRIPT.to_owned(),
-        LogPart::Qemu => paths::QEMU_LOG.to_owned(),
-        LogPart::Serial => paths::serial_log(0),
-        LogPart::Exit => paths::EXIT.to_owned(),
+        LogPart::Argv | LogPart::Plan => RecordPart::Plan,
+        LogPart::Qmp => RecordPart::Qmp,
+        LogPart::Qemu => RecordPart::Qemu,
+        LogPart::Serial => RecordPart::Serial,
+        LogPart::Exit => RecordPart::Exit,
     };
-    let bytes = shown(kubectl, &find::place(kubectl, machine)?, &name).map_err(failed)?;
+    let bytes = record::read(kubectl, &find::recorded(kubectl, machine)?, part).map_err(failed)?;
     let text = if args.part == LogPart::Argv { crate::log_line::argv_of(&bytes)? } else { bytes };
     output::write_foreign(&text)?;
     Ok(exit::OK)
-}
-
-/// A file of a running machine's record.
-pub(crate) fn shown(kubectl: &Kubectl, place: &Place, file: &str) -> Result<Vec<u8>, Failure> {
-    let launcher = ["exec", &place.pod, "-c", CONTAINER, "--", LAUNCHER_PROGRAM, "--show", file];
-    kubectl.within(&place.namespace).run(&launcher)
 }
 
 fn print_supervisor_log(kubectl: &Kubectl, name: &str, args: &LogsArgs) -> anyhow::Result<u8> {

@@ -1,22 +1,27 @@
-//! A plan as `explain` prints it, for a machine of this host or of a cluster.
+//! A plan as `explain` prints it, for a machine of this host or of a cluster. A plan of a cluster is what a launcher says: it drives no
+//! terminal.
 
 use garboard_domain_xml::{DomainContext, domain_xml};
 use garboard_plan::LaunchPlan;
 
 use crate::options::Output;
-use crate::output::{out, outln};
+use crate::output::write_foreign;
 
 /// Prints a plan. A person reads first which host it is for.
 pub fn show(plan: &LaunchPlan, host: &str, shell: bool, output: Output) -> anyhow::Result<()> {
     if shell {
-        return outln!("{}", shell_line(&plan.argv));
+        return printed(&format!("{}\n", shell_line(&plan.argv)));
     }
-    output.show(plan, || out!("# Planned for {host}\n\n{}", text(plan)?))
+    output.show(plan, || printed(&format!("# Planned for {host}\n\n{}", text(plan)?)))
 }
 
 /// Prints a plan as the domain of a machine that does not run; `sockets` is the absolute path of its supervisor's directory.
 pub fn show_domain(plan: &LaunchPlan, sockets: &str) -> anyhow::Result<()> {
-    out!("{}", domain_xml(plan, DomainContext { sockets, id: None }))
+    printed(&domain_xml(plan, DomainContext { sockets, id: None }))
+}
+
+fn printed(text: &str) -> anyhow::Result<()> {
+    write_foreign(text.as_bytes()).map(|_| ())
 }
 
 /// One line a POSIX shell takes apart into exactly these arguments.

@@ -100,6 +100,8 @@ impl<'a> NumberedChange<'a> {
             | ControlReply::Healthy
             | ControlReply::Guest(_)
             | ControlReply::Statistics(_)
+            | ControlReply::Part(_)
+            | ControlReply::NoPart { .. }
             | ControlReply::Denied { .. } => Err(ControlError::NoStatus),
         }
     }

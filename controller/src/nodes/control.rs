@@ -130,6 +130,7 @@ pub(super) const fn answer_within(request: &ControlRequest) -> Duration {
         | ControlRequest::Guest { .. }
         | ControlRequest::Statistics
         | ControlRequest::LogVerbosity { .. }
+        | ControlRequest::Show { .. }
         | ControlRequest::Console { .. }
         | ControlRequest::Vnc { .. }
         | ControlRequest::UsbRedir

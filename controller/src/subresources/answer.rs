@@ -20,7 +20,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::Value;
 
 use super::server::Serving;
-use super::{evacuation, forward, guest, instance, not_here, qmp, refused, screenshot, stream};
+use super::{evacuation, forward, guest, instance, not_here, qmp, record, refused, screenshot, stream};
 use crate::context::FIELD_MANAGER;
 use crate::nodes::control::Requester;
 use crate::pod;
@@ -119,6 +119,7 @@ async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -
             let command = Command::read(call, head.uri.query(), body)?;
             qmp::command(serving, call, &by, level, command).await
         }
+        Action::Show(shown) => record::show(serving, call, &by, shown).await,
         Action::Forward => forward::open(serving, call, &by.user, head).await,
         Action::CancelEvacuation => evacuation::cancel(serving, call, body).await,
         Action::Refuse(what) => Err(not_here::refusal(serving, call, what).await),

@@ -48,7 +48,9 @@ pub(super) async fn read(
         | ControlReply::Session
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
-        | ControlReply::Statistics(_) => Err(unexpected()),
+        | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. } => Err(unexpected()),
     }
 }
 

@@ -133,7 +133,9 @@ async fn carry_out(
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)
-        | ControlReply::Statistics(_) => Err(unexpected()),
+        | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. } => Err(unexpected()),
     }
 }
 

@@ -26,6 +26,7 @@ mod not_here;
 mod peer;
 mod qmp;
 mod rates;
+mod record;
 mod relay;
 mod screenshot;
 mod server;

@@ -104,7 +104,9 @@ async fn opened(serving: &Serving, place: &Place, by: &Requester, level: QmpLeve
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)
-        | ControlReply::Statistics(_) => Err(unexpected()),
+        | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. } => Err(unexpected()),
     }
 }
 

@@ -55,7 +55,9 @@ pub(super) async fn take(
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)
-        | ControlReply::Statistics(_) => return Err(unexpected()),
+        | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. } => return Err(unexpected()),
     }
     let mut picture = Picture { stream, passed_on: 0, end: Vec::new(), _turn: turn };
     // Once an answer has begun, an error can only end the connection.

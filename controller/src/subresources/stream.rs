@@ -94,7 +94,9 @@ pub(super) async fn open(
         | ControlReply::Done
         | ControlReply::Healthy
         | ControlReply::Guest(_)
-        | ControlReply::Statistics(_) => Err(unexpected()),
+        | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. } => Err(unexpected()),
     }
 }
 

@@ -13,7 +13,7 @@ use garboard_machine::features::Accelerator;
 use garboard_plan::{DiskPlan, InterfacePlan, LaunchPlan, ScreenPlan};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{DiskStatus, InterfaceStatus, QmpAccess, Status};
-use garboard_protocol::paths;
+use garboard_protocol::paths::{self, Layout};
 use garboard_qmp::agent::Agent;
 use garboard_qmp::{FileTranscript, Monitor, TranscriptSink};
 use tokio::net::{UnixListener, UnixStream};
@@ -26,6 +26,7 @@ use super::driver::{Input, Offer, Planned};
 use super::flood::{Flood, Line};
 use super::live::Live;
 use super::monitor::{MonitorUsers, RetryPolicy};
+use super::part::Parts;
 use super::prepare::sockets::{SocketError, listen_async};
 use super::qmp_places::QmpPlaces;
 use super::run::{Context, Environment};
@@ -59,6 +60,7 @@ pub(crate) fn open_channels(
     requests: mpsc::Sender<Offer>,
     status: watch::Receiver<Status>,
     levels: Levels,
+    layout: &Layout,
 ) -> (ControlSenders, ControlReceivers) {
     let (console, console_station) = mpsc::channel(4);
     let (vnc, vnc_station) = mpsc::channel(4);
@@ -84,6 +86,7 @@ pub(crate) fn open_channels(
         usb,
         counters,
         levels,
+        parts: Parts::of(layout.clone()),
     };
     let receivers = ControlReceivers {
         console: console_station,

@@ -178,6 +178,7 @@ impl AuditSink for LogSink {
 mod tests {
     use garboard_log::Levels;
     use garboard_protocol::control::{ControlReply, ControlRequest};
+    use garboard_protocol::paths::Layout;
     use garboard_protocol::testing::running;
     use garboard_protocol::wire;
     use garboard_qmp::broker::AuditOutcome;
@@ -201,7 +202,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_user_has_places_for_so_many_clients_and_the_next_one_reads_why_not() {
-        let (senders, receivers) = open_channels(mpsc::channel(1).0, watch::channel(running(1)).1, Levels::fixed());
+        let (requests, status) = (mpsc::channel(1).0, watch::channel(running(1)).1);
+        let layout = Layout::new("/nowhere");
+        let (senders, receivers) = open_channels(requests, status, Levels::fixed(), &layout);
         let mut connected = Vec::new();
         for _ in 0..OF_A_USER {
             let (reply, stream) = asked(&senders, QmpAccess::ReadWrite).await;

@@ -130,6 +130,7 @@ async fn gone(viewer: &OwnedReadHalf) {
 mod tests {
     use garboard_log::Levels;
     use garboard_protocol::control::{ControlRequest, MOST_VIEWERS};
+    use garboard_protocol::paths::Layout;
     use garboard_protocol::session::{Decoder, Part};
     use garboard_protocol::testing::running;
     use garboard_protocol::wire;
@@ -156,7 +157,9 @@ mod tests {
             let (room, (guest, ours)) = (tempfile::tempdir().unwrap(), UnixStream::pair().unwrap());
             let (console, attaching) = mpsc::channel(4);
             tokio::spawn(super::super::console::serve(ours, room.path().join("serial0.log"), attaching));
-            let (senders, receivers) = open_channels(mpsc::channel(1).0, watch::channel(running(1)).1, Levels::fixed());
+            let (requests, status) = (mpsc::channel(1).0, watch::channel(running(1)).1);
+            let layout = Layout::new("/nowhere");
+            let (senders, receivers) = open_channels(requests, status, Levels::fixed(), &layout);
             Self { guest, senders: ControlSenders { console, ..senders }, _receivers: receivers, _room: room }
         }
 

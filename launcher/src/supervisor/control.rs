@@ -22,6 +22,7 @@ use tracing::{Instrument, Span};
 use super::backup_hook::{self, Hooks};
 use super::console::Attach;
 use super::driver::{Client, Offer, Outcome};
+use super::part::Parts;
 use super::qmp_places::{QmpPlace, QmpPlaces};
 use super::screenshot::{Pointer, Screen};
 use super::session::{self, ScreenSession};
@@ -97,6 +98,8 @@ pub(crate) struct ControlSenders {
     pub(crate) counters: Counters,
     /// What this program logs.
     pub(crate) levels: Levels,
+    /// Its record, part by part.
+    pub(crate) parts: Parts,
 }
 
 /// Accepts connections for as long as the supervisor lives.
@@ -231,6 +234,7 @@ async fn serve_request(
         ControlRequest::LogVerbosity { verbosity } => {
             answer(&mut stream, &set_verbosity(&senders.levels, verbosity)).await
         }
+        ControlRequest::Show { part } => senders.parts.send(&mut stream, part).await,
         ControlRequest::Console { access, session, resume } => {
             tracing::info!(
                 ?access,
@@ -418,13 +422,14 @@ async fn qmp(mut stream: UnixStream, senders: &ControlSenders, access: QmpAccess
 
 #[cfg(test)]
 mod tests {
+    use garboard_protocol::paths::Layout;
     use garboard_protocol::testing::running;
 
     use super::super::attach::{ControlReceivers, open_channels};
     use super::*;
 
     fn channels(levels: Levels) -> (ControlSenders, ControlReceivers) {
-        open_channels(mpsc::channel(1).0, watch::channel(running(1)).1, levels)
+        open_channels(mpsc::channel(1).0, watch::channel(running(1)).1, levels, &Layout::new("/nowhere"))
     }
 
     /// The answer to a line.

@@ -21,6 +21,7 @@ mod lost;
 mod monitor;
 mod network;
 mod numbered;
+mod part;
 pub mod prepare;
 mod qemu_log;
 mod qmp_places;

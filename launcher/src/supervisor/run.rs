@@ -115,7 +115,7 @@ pub async fn run(layout: &Layout, environment: Environment, program: Program<'_>
     let context = Context { layout: layout.clone(), environment, happened: happened.clone() };
     let reporter = (environment == Environment::Pod).then(|| report::start(&layout.order(), published.clone()));
     let recorder = (environment == Environment::Pod).then(|| record::start(layout, published.clone()));
-    let (senders, receivers) = attach::open_channels(requests, published, program.levels);
+    let (senders, receivers) = attach::open_channels(requests, published, program.levels, layout);
     tokio::spawn(control::serve(control_socket, senders.clone()));
     attach::serve_public_sockets(&own, &senders)?;
     if environment == Environment::Pod {

@@ -90,7 +90,9 @@ impl Machine {
             | ControlReply::Resumed(_)
             | ControlReply::Healthy
             | ControlReply::Guest(_)
-            | ControlReply::Statistics(_) => Err(VirshError::Answer),
+            | ControlReply::Statistics(_)
+            | ControlReply::Part(_)
+            | ControlReply::NoPart { .. } => Err(VirshError::Answer),
         }
     }
 

@@ -29,7 +29,9 @@ pub(super) fn ask(machine: &Machine, command: &str, pretty: bool) -> Result<Stri
         | ControlReply::Resumed(_)
         | ControlReply::Healthy
         | ControlReply::Guest(_)
-        | ControlReply::Statistics(_) => return Err(VirshError::Answer),
+        | ControlReply::Statistics(_)
+        | ControlReply::Part(_)
+        | ControlReply::NoPart { .. } => return Err(VirshError::Answer),
     }
     stream.get_ref().set_read_timeout(Some(PATIENCE)).map_err(VirshError::Supervisor)?;
     // QEMU's greeting, and the end of its negotiation.

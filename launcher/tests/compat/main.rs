@@ -469,6 +469,7 @@ const DEMANDS: &[(&str, &str)] = &[
     ("asked-guest.json", "about"),
     ("asked-console.json", "access"),
     ("asked-backup-hook.json", "step"),
+    ("asked-show.json", "part"),
     ("asked-console.json", "session"),
     ("asked-vnc.json", "session"),
     // A place that a client would go on from.

@@ -13,6 +13,7 @@ use garboard_protocol::handed;
 use garboard_protocol::launch::{FromInit, Helper, InitState, Launch, ProcessIdentity, ToInit};
 use garboard_protocol::namespaces::NamespaceReport;
 use garboard_protocol::number::Number;
+use garboard_protocol::part::{NoPart, PartHead, RecordPart};
 use garboard_protocol::position::{Begun, Position, Resume};
 use garboard_protocol::record::{RunRecord, RunStep};
 use garboard_protocol::statistics::{
@@ -141,6 +142,7 @@ samples!(control_requests, ControlRequest, {
     "asked-guest.json": ControlRequest::Guest { .. } => ControlRequest::Guest { about: GuestSubject::Info },
     "asked-statistics.json": ControlRequest::Statistics => ControlRequest::Statistics,
     "asked-log-verbosity.json": ControlRequest::LogVerbosity { .. } => ControlRequest::LogVerbosity { verbosity: 6 },
+    "asked-show.json": ControlRequest::Show { .. } => ControlRequest::Show { part: RecordPart::Plan },
     "asked-console.json": ControlRequest::Console { .. } =>
         ControlRequest::Console {
             access: ConsoleAccess::TakeOver,
@@ -172,6 +174,8 @@ samples!(control_replies, ControlReply, {
     "answered-guest.json": ControlReply::Guest(_) =>
         ControlReply::Guest(Box::new(serde_json::from_value(guest_report()).unwrap())),
     "answered-statistics.json": ControlReply::Statistics(_) => ControlReply::Statistics(Box::new(statistics())),
+    "answered-part.json": ControlReply::Part(_) => ControlReply::Part(PartHead { bytes: 7, left_out: 1 }),
+    "answered-no-part.json": ControlReply::NoPart { .. } => ControlReply::NoPart { why: NoPart::Missing },
     "answered-denied.json": ControlReply::Denied { .. } => ControlReply::Denied { reason: "no".to_owned() },
 });
 

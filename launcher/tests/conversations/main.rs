@@ -29,6 +29,7 @@ use garboard_protocol::control::{
 };
 use garboard_protocol::guest::GuestSubject;
 use garboard_protocol::launch::{FromInit, ToInit};
+use garboard_protocol::part::RecordPart;
 use garboard_protocol::position::Resume;
 use machine::Machine;
 use record::{End, Line, Record, Socket};
@@ -114,6 +115,9 @@ fn play(environment: Environment) -> Vec<Line> {
     answered(&machine, ControlRequest::LogVerbosity { verbosity: 6 }, "done");
     answered(&machine, ControlRequest::LogVerbosity { verbosity: 7 }, "alreadySo");
     answered(&machine, ControlRequest::Guest { about: GuestSubject::Info }, "denied");
+    answered(&machine, ControlRequest::Show { part: RecordPart::Plan }, "part");
+    // It has not ended.
+    answered(&machine, ControlRequest::Show { part: RecordPart::Exit }, "noPart");
     if environment == Environment::Pod {
         assert_eq!(machine.ask_through_agent(ControlRequest::Status)["answer"], "status");
         // Nothing in this guest answers.
@@ -141,9 +145,13 @@ fn expect_messages(environment: Environment, lines: &[Line]) {
         (
             Socket::Control,
             End::Client,
-            "backupHook console freeze guest logVerbosity pause prolong qmp reset screenshot softReboot statistics status stop unfreeze unpause usbRedir vnc watch",
+            "backupHook console freeze guest logVerbosity pause prolong qmp reset screenshot show softReboot statistics status stop unfreeze unpause usbRedir vnc watch",
         ),
-        (Socket::Control, End::Supervisor, "alreadySo denied done queued resumed session statistics status streaming"),
+        (
+            Socket::Control,
+            End::Supervisor,
+            "alreadySo denied done noPart part queued resumed session statistics status streaming",
+        ),
     ];
     let own: &[_] = match environment {
         Environment::Pod => &[

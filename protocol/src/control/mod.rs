@@ -1,8 +1,8 @@
 //! What a person's command asks of a running supervisor, one request per connection.
 //!
 //! The client sends one [`ControlRequest`] line and gets one [`ControlReply`] line. After
-//! [`ControlReply::Streaming`] the connection carries raw bytes (console, VNC, usbredir, QMP); after `Watch` it
-//! carries one [`Status`] line per change until the run is over.
+//! [`ControlReply::Streaming`] the connection carries raw bytes (console, VNC, usbredir, QMP), after [`ControlReply::Part`] as many as that
+//! says; after `Watch` it carries one [`Status`] line per change until the run is over.
 
 mod status;
 
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::guest::{GuestReport, GuestSubject};
 use crate::number::Number;
+use crate::part::{NoPart, PartHead, RecordPart};
 use crate::position::{Begun, Resume};
 use crate::statistics::Statistics;
 
@@ -69,6 +70,12 @@ pub enum ControlRequest {
         /// KubeVirt's number: with 0 to 2 (2 is the default) our own code is logged from `INFO` on, with 3 to 5 from `DEBUG`, with 6 and
         /// more from `TRACE`.
         verbosity: u32,
+    },
+    /// Send a part of the machine's record; the reply is `Part`, then so many bytes, then the end of the connection, or `NoPart`. A supervisor of
+    /// a version before denies it, and no other does.
+    Show {
+        /// Which.
+        part: RecordPart,
     },
     /// Attach to the first serial port; the reply is `Streaming`, then scroll-back, then live bytes.
     Console {
@@ -149,6 +156,7 @@ names! {
     Self::Guest { .. } => "guest",
     Self::Statistics => "statistics",
     Self::LogVerbosity { .. } => "logVerbosity",
+    Self::Show { .. } => "show",
     Self::Console { .. } => "console",
     Self::Vnc { .. } => "vnc",
     Self::UsbRedir => "usbRedir",
@@ -285,6 +293,13 @@ pub enum ControlReply {
     Guest(Box<GuestReport>),
     /// What is counted of the machine.
     Statistics(Box<Statistics>),
+    /// A part of the record follows.
+    Part(PartHead),
+    /// A part of the record is not sent.
+    NoPart {
+        /// Why.
+        why: NoPart,
+    },
     /// No, and why.
     Denied {
         /// The reason, for a person.

@@ -17,6 +17,8 @@ pub(super) const FILE_SYSTEM_LIST: &str = "v1.VirtualMachineInstanceFileSystemLi
 pub(super) const QMP_ARGUMENTS: &str = "dev.garboard.v1.QmpArguments";
 /// Its reply.
 pub(super) const QMP_REPLY: &str = "dev.garboard.v1.QmpReply";
+/// The plan of a machine, or a part of what it was made from.
+pub(super) const PLAN: &str = "dev.garboard.v1.Plan";
 const GUEST_OS: &str = "v1.VirtualMachineInstanceGuestOSInfo";
 const COMMAND: &str = "v1.GuestAgentCommandInfo";
 const USER: &str = "v1.VirtualMachineInstanceGuestOSUser";
@@ -31,7 +33,7 @@ pub(super) fn all(at: &str) -> Map<String, Value> {
     let options = options().into_iter();
     let guest = guest(at).into_iter();
     let whole = [(VIRTUAL_MACHINE, virtual_machine()), (STATUS, status())];
-    let types = options.chain(guest).chain(whole).chain(qmp());
+    let types = options.chain(guest).chain(whole).chain(qmp()).chain([(PLAN, plan())]);
     types.map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
@@ -102,6 +104,12 @@ fn qmp() -> [(&'static str, Value); 2] {
     });
     let reply = object("What QEMU replied.", &["return"], json!({ "return": any("Its result.") }));
     [(QMP_ARGUMENTS, arguments), (QMP_REPLY, reply)]
+}
+
+/// A plan: its fields are those of the launcher's version.
+fn plan() -> Value {
+    let description = "What was executed for the machine, or what its planner was given.";
+    json!({ "type": "object", "description": description, "x-kubernetes-preserve-unknown-fields": true })
 }
 
 /// What a guest agent reports.

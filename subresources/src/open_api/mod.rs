@@ -12,7 +12,7 @@ use self::definitions::STATUS;
 use self::operations::{Answer, Described};
 use crate::group::Group;
 use crate::route::{Method, Resource};
-use crate::routes::{Action, Route};
+use crate::routes::{Action, Route, Shown};
 
 /// The two forms of a document.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,8 @@ struct Path {
     parameters: Vec<&'static str>,
 }
 
-/// The paths of a route in a version. A port is forwarded with and without a protocol.
+/// The paths of a route in a version. A port is forwarded with and without a protocol, and a plan is there with and without what it was made
+/// from.
 fn paths(group: Group, version: &str, route: &Route) -> Vec<Path> {
     let base = format!("/apis/{}/{version}/namespaces/{{namespace}}/{}", group.name(), route.resource.plural());
     if route.resource == Resource::ExpandVmSpec {
@@ -88,6 +89,11 @@ fn paths(group: Group, version: &str, route: &Route) -> Vec<Path> {
     let text = format!("{base}/{{name}}/{}", route.subresource);
     if matches!(route.action, Action::QmpCommand(_)) {
         return vec![Path { text: format!("{text}/{{command}}"), parameters: vec!["namespace", "name", "command"] }];
+    }
+    if let Action::Show(shown) = route.action {
+        let part = Path { text: format!("{text}/{{part}}"), parameters: vec!["namespace", "name", "part"] };
+        let whole = (shown == Shown::Plan).then(|| Path { text, parameters: vec!["namespace", "name"] });
+        return whole.into_iter().chain([part]).collect();
     }
     if route.action != Action::Forward {
         return vec![Path { text, parameters: vec!["namespace", "name"] }];
@@ -103,7 +109,12 @@ fn paths(group: Group, version: &str, route: &Route) -> Vec<Path> {
 /// The operation of a path.
 fn operation(form: Form, version: &str, route: &Route, path: &Path) -> Value {
     let described = Described::of(route);
-    let suffix = if path.parameters.contains(&"protocol") { "WithProtocol" } else { "" };
+    let has = |name: &str| path.parameters.contains(&name);
+    let suffix = match (has("protocol"), has("part")) {
+        (true, _) => "WithProtocol",
+        (false, true) => "Part",
+        (false, false) => "",
+    };
     let of_path = path.parameters.iter().map(|name| form.parameter(name, "path", "string"));
     // What is changed by `PUT` has its arguments in the body.
     let of_query = described.query.iter().filter(|_| route.method == Method::Get);
@@ -133,6 +144,10 @@ fn responses(form: Form, answer: Answer) -> Value {
         Answer::Picture => {
             let bytes = json!({ "type": "string", "format": "binary" });
             ("200", form.response("OK", Some((answer.media(), bytes))))
+        }
+        Answer::Text => {
+            let text = json!({ "type": "string" });
+            ("200", form.response("OK", Some((answer.media(), text))))
         }
         Answer::Typed(name) => ("200", form.response("OK", Some((answer.media(), form.reference(name))))),
     };

@@ -1,7 +1,7 @@
 //! What each subresource is called in OpenAPI, and what its body and its answer are. Pure.
 
 use super::definitions::{
-    EVACUATE_CANCEL_OPTIONS, FILE_SYSTEM_LIST, FREEZE_TIMEOUT, GUEST_AGENT_INFO, PAUSE_OPTIONS, QMP_ARGUMENTS,
+    EVACUATE_CANCEL_OPTIONS, FILE_SYSTEM_LIST, FREEZE_TIMEOUT, GUEST_AGENT_INFO, PAUSE_OPTIONS, PLAN, QMP_ARGUMENTS,
     QMP_REPLY, RESTART_OPTIONS, START_OPTIONS, STOP_OPTIONS, UNPAUSE_OPTIONS, USER_LIST, VIRTUAL_MACHINE,
 };
 use crate::route::Resource;
@@ -22,6 +22,8 @@ pub(super) enum Answer {
     Stream,
     /// A PNG.
     Picture,
+    /// Lines of text.
+    Text,
     /// JSON of this type.
     Typed(&'static str),
 }
@@ -31,6 +33,7 @@ impl Answer {
     pub(super) const fn media(self) -> &'static str {
         match self {
             Self::Picture => "image/png",
+            Self::Text => "text/plain",
             Self::Accepted | Self::Done | Self::Stream | Self::Typed(_) => "application/json",
         }
     }
@@ -127,4 +130,6 @@ pub(super) static ALL: &[Described] = &[
     row("qmp-write", "QmpWrite", Answer::Stream),
     row("qmp-dangerous", "QmpDangerous", Answer::Stream),
     row("screendump", "Screendump", Answer::Picture).query(&[("moveCursor", BOOLEAN)]),
+    row("plan", "Plan", Answer::Typed(PLAN)),
+    row("logs", "Logs", Answer::Text),
 ];

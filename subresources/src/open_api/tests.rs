@@ -22,7 +22,7 @@ fn operations(document: &Value) -> Vec<Operation> {
         let (method, operation) = item.as_object().unwrap().iter().next().unwrap();
         let written = path.clone();
         let path = path.replace("{namespace}", "n").replace("{name}", "a").replace("{port}", "80");
-        let path = path.replace("{protocol}", "udp").replace("{command}", "query-block");
+        let path = path.replace("{protocol}", "udp").replace("{command}", "query-block").replace("{part}", "facts");
         Operation { method: method.to_uppercase(), path, written, operation: operation.clone() }
     };
     document["paths"].as_object().unwrap().iter().map(of_path).collect()
@@ -139,6 +139,22 @@ fn bodies_and_answers_have_their_types() {
     for Operation { path, operation, .. } in by_get {
         assert!(operation["parameters"].as_array().unwrap().iter().all(|each| each["in"] != "body"), "{path}");
     }
+}
+
+#[test]
+fn a_plan_has_parts_and_logs_have_parts_alone() {
+    let all = operations(&v3_of(Group::Garboard, "v1", "0.1.0"));
+    let of = |tail: &str| {
+        let written = format!("/virtualmachineinstances/{{name}}/{tail}");
+        let found = all.iter().find(|each| each.written.ends_with(&written))?;
+        let media = found.operation["responses"]["200"]["content"].as_object()?.keys().next()?.clone();
+        Some((found.operation["operationId"].as_str()?.to_owned(), media))
+    };
+    let some = |name: &str, media: &str| Some((name.to_owned(), media.to_owned()));
+    assert_eq!(of("plan"), some("v1Plan", "application/json"));
+    assert_eq!(of("plan/{part}"), some("v1PlanPart", "application/json"));
+    assert_eq!(of("logs/{part}"), some("v1LogsPart", "text/plain"));
+    assert_eq!(of("logs"), None);
 }
 
 #[test]

@@ -36,6 +36,7 @@ HOLDERS = {
     "changer": "garboard-qmp-write",
     "master": "garboard-qmp-dangerous",
     "historian": "garboard-runs",
+    "inspector": "garboard-inspect",
 }
 TYPES_VIEWER = "types-viewer"
 # Accounts that are only called like Garboard's.

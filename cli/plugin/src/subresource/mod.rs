@@ -1,4 +1,4 @@
-//! KubeVirt's subresources of a machine (`subresources.kubevirt.io`), asked by `kubectl replace --raw`, and ours
+//! KubeVirt's subresources of a machine (`subresources.kubevirt.io`), asked by `kubectl replace --raw` and `get --raw`, and ours
 //! (`subresources.garboard.dev`): each has a right of its own, and none of them lets its user into the pod.
 
 pub(crate) mod refusal;
@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, bounded};
 use crate::kubectl::Kubectl;
+use crate::output::note;
 
 /// The group and its version that every controller has which serves any.
 pub(crate) const GROUP: &str = "/apis/subresources.kubevirt.io/v1";
@@ -19,6 +20,11 @@ const OWN_GROUP: &str = "/apis/subresources.garboard.dev/v1";
 pub(crate) const QMP_READ: &str = "qmp-read";
 pub(crate) const QMP_WRITE: &str = "qmp-write";
 pub(crate) const QMP_DANGEROUS: &str = "qmp-dangerous";
+/// What a machine that runs is made of, and what it printed: subresources of our own group, too.
+pub(crate) const PLAN: &str = "plan";
+pub(crate) const LOGS: &str = "logs";
+/// What kubectl writes before a warning of the server.
+const WARNING: &str = "Warning: ";
 
 /// Of what a subresource is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +71,24 @@ impl Subresource {
 
     /// Its path at an API server. Names have no character that means something in a path.
     pub(crate) fn path(&self) -> String {
-        let is_own = [QMP_READ, QMP_WRITE, QMP_DANGEROUS].contains(&self.verb);
+        let is_own = [QMP_READ, QMP_WRITE, QMP_DANGEROUS, PLAN, LOGS].contains(&self.verb);
         let group = if is_own { OWN_GROUP } else { GROUP };
         format!("{group}/namespaces/{}/{}/{}/{}", self.namespace, self.resource.plural(), self.name, self.verb)
+    }
+
+    /// Reads it, or what follows it in its path. A warning of the controller is printed.
+    pub(crate) fn get(&self, kubectl: &Kubectl, tail: Option<&str>) -> Result<Vec<u8>, Failure> {
+        let below = tail.map(|tail| format!("/{tail}")).unwrap_or_default();
+        let path = format!("{}{}{below}", kubectl.server_path(), self.path());
+        let output = kubectl.command(&["get", "--raw", &path]).output().map_err(|error| kubectl.missing(&error))?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            return Err(refusal::of_kubectl(self, &stderr));
+        }
+        for warning in stderr.lines().filter_map(|line| line.strip_prefix(WARNING)) {
+            note!("{}", bounded(warning));
+        }
+        Ok(output.stdout)
     }
 
     /// Asks for it with this body, and waits for the answer, without a limit of its own if none is given.
@@ -100,9 +121,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn qmp_is_of_our_own_group() {
+    fn qmp_and_the_record_are_of_our_own_group() {
         let base = "/apis/subresources.garboard.dev/v1/namespaces/tenant/virtualmachineinstances/hello";
-        for verb in [QMP_READ, QMP_WRITE, QMP_DANGEROUS] {
+        for verb in [QMP_READ, QMP_WRITE, QMP_DANGEROUS, PLAN, LOGS] {
             assert_eq!(of_instance(verb).path(), format!("{base}/{verb}"));
         }
         assert_eq!(of_instance(QMP_WRITE).role(), "virtualmachineinstances/qmp-write");

@@ -3,10 +3,12 @@
 
 use garboard_protocol::wire::LONGEST_ANSWER_BYTES;
 use garboard_tunnel::agent::{Opened, Refusal, Supervisors};
+use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 
 use super::forward::answered;
 use super::instance::{BASE, running};
+use super::record::OWN;
 use super::{Api, api, played, vm};
 
 /// A line that never ends, and a refusal that would drive a terminal.
@@ -33,17 +35,32 @@ async fn with(launcher: Says) -> Api {
 #[tokio::test]
 async fn an_answer_without_an_end_and_one_that_is_none_are_refusals() {
     let too_long = format!("longer than {LONGEST_ANSWER_BYTES} bytes");
-    let table: [(&[u8], &str); 4] = [
+    let table: [(&[u8], &str); 5] = [
         (ENDLESS, &too_long),
         (b"{\"answer\": \"everything\"}\n", "cannot be parsed"),
         (b"\x1b[2J\xff\n", "cannot be parsed"),
         (b"{\"answer\": \"healthy\"}\n", "unexpected answer"),
+        (b"{\"answer\": \"part\", \"bytes\": 7}\n", "unexpected answer"),
     ];
     for (says, expected) in table {
         let (code, message) = answered(&with(Says(says)).await, &format!("{BASE}/console")).await;
         assert!(code == 500 && message.contains(expected), "{code} {message}");
         assert!(message.len() < 1024 && !message.contains('\x1b'), "{message:?}");
     }
+}
+
+/// Of an endless part, and one that is announced as larger than any.
+#[tokio::test]
+async fn a_part_has_the_bytes_that_were_announced_and_no_more_than_a_part_may_have() {
+    let path = format!("{OWN}/logs/qemu");
+    let endless = with(Says(b"{\"answer\": \"part\", \"bytes\": 70, \"leftOut\": 18446744073709551615}\n")).await;
+    let answer = endless.ask("GET", &path, Value::Null).await;
+    assert_eq!(answer.status().as_u16(), 200);
+    let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+    assert!(body.len() == 70 && body.starts_with(b"{\"answer\": \"part\""), "{body:?}");
+    let large = with(Says(b"{\"answer\": \"part\", \"bytes\": 1048577}\n")).await;
+    let (code, message) = answered(&large, &path).await;
+    assert!(code == 500 && message.contains("unexpected answer"), "{code} {message}");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use garboard_protocol::control::{
     Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, QmpAccess, Session, Status, StopMode,
 };
 use garboard_protocol::guest::{GuestReport, GuestSubject, GuestUser};
+use garboard_protocol::part::{NoPart, PartHead, RecordPart};
 use garboard_protocol::position::{Begun, Position, Resume};
 use garboard_protocol::testing::AUDIT_ID;
 use garboard_protocol::{session, wire};
@@ -31,6 +32,9 @@ pub(super) const BASE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/v
 /// What begins and ends as a PNG does.
 pub(super) const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\nsome pixels, and then the last chunk\0\0\0\0IEND\xaeB`\x82";
 
+/// Every part of its record.
+pub(super) const PART: &[u8] = b"{\"argv\":[\"qemu\"]}\n";
+
 /// A supervisor with one guest: what it was asked, and by whom.
 #[derive(Clone, Default)]
 pub(super) struct Played {
@@ -49,6 +53,11 @@ impl Supervisors for Played {
 }
 
 impl Played {
+    /// One of an earlier version.
+    pub(super) fn old() -> Self {
+        Self { is_old: true, ..Self::default() }
+    }
+
     async fn answer(self, stream: UnixStream) {
         let (from, mut to) = stream.into_split();
         let mut from = BufReader::new(from);
@@ -97,6 +106,15 @@ impl Played {
                 ControlReply::Guest(Box::new(GuestReport { users: vec![user], ..GuestReport::default() }))
             }
             ControlRequest::Guest { .. } => ControlReply::Denied { reason: "the agent is busy".to_owned() },
+            ControlRequest::Show { .. } if self.is_old => {
+                ControlReply::Denied { reason: "the peer sent a line that is not a `Asked` message".to_owned() }
+            }
+            ControlRequest::Show { part: RecordPart::Exit } => ControlReply::NoPart { why: NoPart::Missing },
+            ControlRequest::Show { part: RecordPart::Facts } => ControlReply::NoPart { why: NoPart::Busy },
+            ControlRequest::Show { part } => {
+                let left_out = if part.grows() { 7 } else { 0 };
+                ControlReply::Part(PartHead { bytes: PART.len() as u64, left_out })
+            }
             ControlRequest::Unpause
             | ControlRequest::Statistics
             | ControlRequest::LogVerbosity { .. }
@@ -109,6 +127,17 @@ impl Played {
             // A machine that was taken over, or whose supervisor ended: half a picture.
             let length = if move_cursor { PICTURE.len() / 2 } else { PICTURE.len() };
             return to.write_all(&PICTURE[..length]).await.unwrap();
+        }
+        if let (ControlRequest::Show { part }, ControlReply::Part(_)) = (&asked.request, &reply) {
+            // One that was taken over, or whose supervisor ended, and one that does not end.
+            let sent = match part {
+                RecordPart::Qemu => PART[..PART.len() / 2].to_vec(),
+                RecordPart::Serial => [PART, PART].concat(),
+                RecordPart::Plan | RecordPart::Facts | RecordPart::Options | RecordPart::Qmp | RecordPart::Exit => {
+                    PART.to_vec()
+                }
+            };
+            return to.write_all(&sent).await.unwrap();
         }
         if let (ControlRequest::Qmp { access }, ControlReply::Streaming) = (&asked.request, &reply) {
             let access = *access;
@@ -166,7 +195,7 @@ pub(super) async fn connected(vmi: Value) -> (Api, Played) {
     connected_to(vmi, Played::default()).await
 }
 
-async fn connected_to(vmi: Value, played: Played) -> (Api, Played) {
+pub(super) async fn connected_to(vmi: Value, played: Played) -> (Api, Played) {
     let api = api(true, vm("Always"), Some(vmi));
     drop(played::connect(&api, played.clone()).await);
     (api, played)
@@ -264,7 +293,7 @@ async fn a_stop_with_more_time_gives_it_to_the_guest_and_its_instance_first() {
 
 #[tokio::test]
 async fn a_machine_whose_launcher_cannot_give_more_time_is_not_stopped() {
-    let (api, _) = connected_to(running(), Played { is_old: true, ..Played::default() }).await;
+    let (api, _) = connected_to(running(), Played::old()).await;
     let (code, status) = api.put(&START.replace("/start", "/stop"), json!({"gracePeriod": 600})).await;
     let message = status["message"].as_str().unwrap();
     assert!(code == 409 && message.contains("gracePeriod 600"), "{code} {message}");
@@ -453,14 +482,14 @@ async fn a_console_that_goes_on_begins_with_its_place() {
     assert!(code == 400 && status["message"].as_str().unwrap().contains("position: "), "{status}");
     assert!(played.asked.lock().unwrap().is_empty());
     // A supervisor of a version before says nothing of places.
-    let (api, _) = connected_to(running(), Played { is_old: true, ..Played::default() }).await;
+    let (api, _) = connected_to(running(), Played::old()).await;
     let mut socket = stream(&api, "console?position=new").await;
     assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("login: "));
 }
 
 #[tokio::test]
 async fn a_supervisor_that_has_no_sessions_is_one_of_several() {
-    let (api, _) = connected_to(running(), Played { is_old: true, ..Played::default() }).await;
+    let (api, _) = connected_to(running(), Played::old()).await;
     let mut socket = stream(&api, "console").await;
     assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("login: "));
     socket.send(Message::binary("root\r")).await.unwrap();

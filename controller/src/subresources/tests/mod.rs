@@ -26,6 +26,7 @@ mod instance;
 mod numbered;
 mod played;
 mod qmp;
+mod record;
 mod tenants;
 use crate::context::Context;
 use crate::settings::{Defaults, Settings};

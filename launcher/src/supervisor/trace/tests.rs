@@ -83,7 +83,7 @@ async fn driven(layout: &Layout) -> (FakeMonitor, ControlReceivers, mpsc::Sender
     let shared = layout.supervisor();
     let seed = DriverSeed { life, journal: Journal::default(), status, on_ready: OnReady::Leave, shared };
     tokio::spawn(Driver::new(seed, to_init, publish).run(Inputs { happened: inbox, requests: request_inbox }));
-    let (senders, receivers) = open_channels(requests, published, Levels::fixed());
+    let (senders, receivers) = open_channels(requests, published, Levels::fixed(), layout);
     let socket = listen_async(&layout.supervisor(), paths::CONTROL_SOCKET).unwrap();
     tokio::spawn(control::serve(socket, senders));
     let (fake, stream) = FakeMonitor::pair().unwrap();

@@ -35,18 +35,29 @@ def test_an_editor_looks_into_a_guest_and_not_into_its_pod(person: Person, machi
     for each in (terminal, looks_on):
         each.type(DETACH)
         each.expect_end(PATIENCE)
-    editor.refuses(4, f"{MAY_NOT}: .*pods", "logs", machine, "--part", "qmp")
+    editor.refuses(4, f"{MAY_NOT}: .*pods", "logs", machine)
+    editor.refuses(4, f"{MAY_NOT}: .*virtualmachineinstances/logs", "logs", machine, "--part", "qmp")
     editor.refuses(4, f"{MAY_NOT}: .*virtualmachineinstances/qmp-read", "qmp", machine, "query-status")
+
+
+def bind(kube: Kube, user: str, *roles: str) -> str:
+    for role in roles:
+        binding = f"{user}-{role.replace(':', '-')}"
+        kube.kubectl("delete", "rolebinding", binding, "--ignore-not-found")
+        kube.kubectl("create", "rolebinding", binding, f"--clusterrole={role}", f"--user={user}")
+    return user
 
 
 @pytest.fixture
 def quentin(kube: Kube, installed: None) -> str:
     """A user who may look at machines and send queries, and has no right to any pod."""
-    for role in ("kubevirt.io:view", "garboard-qmp-read"):
-        binding = f"quentin-{role.replace(':', '-')}"
-        kube.kubectl("delete", "rolebinding", binding, "--ignore-not-found")
-        kube.kubectl("create", "rolebinding", binding, f"--clusterrole={role}", "--user=quentin")
-    return "quentin"
+    return bind(kube, "quentin", "kubevirt.io:view", "garboard-qmp-read")
+
+
+@pytest.fixture
+def iris(kube: Kube, installed: None) -> str:
+    """A user who may edit machines and read their record, and has no right to any pod."""
+    return bind(kube, "iris", "kubevirt.io:edit", "garboard-inspect")
 
 
 def test_queries_need_no_right_to_a_pod_and_changes_need_their_own(
@@ -57,7 +68,45 @@ def test_queries_need_no_right_to_a_pod_and_changes_need_their_own(
     kube.ask_until("the right to queries", lambda: '"status": "running"' in reader.call(*query).stdout)
     reader.refuses(4, f"{MAY_NOT}: .*virtualmachineinstances/qmp-write", "qmp", machine, "--allow-write", "stop")
     reader.refuses(4, f"{MAY_NOT}: .*qmp-dangerous", "qmp", machine, "--allow-dangerous", "quit")
-    reader.refuses(4, MAY_NOT, "logs", machine, "--part", "qmp")
+    reader.refuses(4, f"{MAY_NOT}: .*virtualmachineinstances/logs", "logs", machine, "--part", "qmp")
+    reader.refuses(4, f"{MAY_NOT}: .*virtualmachineinstances/plan", "logs", machine, "--part", "argv")
+
+
+PARTS = {
+    "argv": "qemu-system-x86_64",
+    "plan": '"argv":',
+    "qmp": '"kind":"command"',
+    "qemu": "",
+    "serial": "garboard-hello: ",
+}
+
+
+def test_an_editor_without_pods_exec_explains_what_runs_and_reads_its_record(
+    kube: Kube, person: Person, machine: str, iris: str
+) -> None:
+    for right in (("create", "pods/exec"), ("list", "pods")):
+        kube.kubectl("auth", "can-i", *right, f"--as={iris}", code=1)
+    editor = person.plugin.of(iris)
+    kube.ask_until("the right to its plan", lambda: editor.call("logs", machine, "--part", "plan").returncode == 0)
+    explained = editor.prints(f"# Planned for node {person.node_of(machine)}\n", "explain", machine)
+    assert explained == person.plugin.run("explain", machine)
+    editor.prints("the guest finds the machine that it had", "explain", "--against-running", machine)
+    editor.prints("<domain type=", "explain", "--format", "domain-xml", machine)
+    for part, pattern in PARTS.items():
+        editor.prints(pattern, "logs", machine, "--part", part)
+    editor.refuses(3, r"no exit\.json yet", "logs", machine, "--part", "exit")
+    # What has no subresource.
+    editor.refuses(4, f"{MAY_NOT}: .*pods", "logs", machine)
+
+
+def test_who_may_not_read_a_plan_learns_that_another_one_is_shown(person: Person, machine: str, bob: str) -> None:
+    viewer = person.plugin.of(bob)
+    plain = "# Planned for a plain node, because the plan that runs on node .*: "
+    viewer.prints(f"{plain}{MAY_NOT}: .*virtualmachineinstances/plan", "explain", machine)
+    shown = viewer.call("explain", machine, "-o", "json")
+    assert shown.returncode == 0 and "garboard: planned for a plain node, because" in shown.stderr, shown
+    viewer.refuses(4, f"{MAY_NOT}: .*virtualmachineinstances/plan", "explain", "--against-running", machine)
+    viewer.refuses(4, f"{MAY_NOT}: .*virtualmachineinstances/logs", "logs", machine, "--part", "serial")
 
 
 SEEN = {"why": "nodes: you may not see them", "logs": "the machine is prepared", "explain": "memory-backend"}

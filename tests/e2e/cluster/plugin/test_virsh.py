@@ -37,6 +37,6 @@ def test_virsh_changes_nothing(person: Person, machine: str) -> None:
 
 
 def test_the_plugins_domain_is_that_of_the_pod(person: Person, machine: str) -> None:
-    """The planner in the plugin has the input of the one in the pod, so there is one domain."""
+    """Both are made of the plan that the launcher keeps."""
     inside = virsh(person, machine, "dumpxml", f"{NAMESPACE}_{machine}", "--inactive")
     assert person.plugin.run("explain", "--format", "domain-xml", machine).strip() == inside.strip()

@@ -9,7 +9,7 @@ from garboard_e2e.access import DEFAULT, NONE, VERBS, Access, Verbs
 from garboard_e2e.api_server import ApiServer
 from garboard_e2e.rights import HOLDERS, TYPES_VIEWER
 
-ADMIN, EDITOR, VIEWER, MIGRATOR, STARTER, ASKER, CHANGER, MASTER, HISTORIAN = HOLDERS
+ADMIN, EDITOR, VIEWER, MIGRATOR, STARTER, ASKER, CHANGER, MASTER, HISTORIAN, INSPECTOR = HOLDERS
 READ, GET, UPDATE = (frozenset(verbs) for verbs in (("get", "list", "watch"), ("get",), ("update",)))
 # kubevirts, and what is of the group itself.
 LOOK: Verbs = frozenset(("get", "list"))
@@ -103,12 +103,14 @@ SUBRESOURCES: dict[str, dict[str, Users]] = {
 }
 SUBRESOURCE_GROUP = "subresources.kubevirt.io"
 OWN_GROUP = "subresources.garboard.dev"
-# QMP: a level is a role's own, and a session of one is opened by GET.
-QMP: dict[str, Users] = {
+# QMP: a level is a role's own, and a session of one is opened by GET. The record of what runs has a role for both.
+OWN_SUBRESOURCES: dict[str, Users] = {
     "qmp-read": {ASKER: GET},
     "screendump": {ASKER: GET},
     "qmp-write": {CHANGER: GET | UPDATE},
     "qmp-dangerous": {MASTER: GET | UPDATE},
+    "plan": {INSPECTOR: GET},
+    "logs": {INSPECTOR: GET},
 }
 # What a request without a namespace is about: a role in a namespace gives nothing of it.
 OF_ALL: Users = {TYPES_VIEWER: READ, DEFAULT: READ}
@@ -127,7 +129,10 @@ ROWS = [
         for kind, subresources in SUBRESOURCES.items()
         for subresource, users in subresources.items()
     ),
-    *(Access(OWN_GROUP, f"virtualmachineinstances/{subresource}", users) for subresource, users in QMP.items()),
+    *(
+        Access(OWN_GROUP, f"virtualmachineinstances/{subresource}", users)
+        for subresource, users in OWN_SUBRESOURCES.items()
+    ),
     Access(SUBRESOURCE_GROUP, "expand-vm-spec", CHANGED | {VIEWER: UPDATE}),
     *(Access(group, kind, users, namespace="") for group, kinds in CLUSTER.items() for kind, users in kinds.items()),
 ]
@@ -180,7 +185,7 @@ def test_these_roles_are_added_to_those_of_kubernetes(server: ApiServer) -> None
     }
     of_kubevirt = {(role, f"kubevirt.io:{role}") for role in ("admin", "edit", "view")}
     of_ours = {("admin", "garboard-qmp-read"), ("edit", "garboard-qmp-read"), ("admin", "garboard-qmp-write")}
-    of_ours |= {("admin", "garboard-runs"), ("edit", "garboard-runs")}
+    of_ours |= {(role, f"garboard-{name}") for role in ("admin", "edit") for name in ("runs", "inspect")}
     assert added == of_kubevirt | of_ours
 
 

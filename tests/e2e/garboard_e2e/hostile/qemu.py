@@ -51,6 +51,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
     {"ask": "guest", "about": "info"},
     {"ask": "statistics"},
     {"ask": "logVerbosity", "verbosity": 6},
+    {"ask": "show", "part": "plan"},
     {"ask": "vnc"},
     {"ask": "usbRedir"},
     {"ask": "screenshot"},

@@ -185,14 +185,15 @@ async fn a_number_of_another_run_and_one_that_is_none_are_refused_with_what_to_d
     use crate::supervisor::{attach, control};
     use garboard_protocol::control::{Asked, ControlRequest};
     use garboard_protocol::number::Number;
+    use garboard_protocol::paths::Layout;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     let qemu = Qemu::start(GuestPower::Obeys);
     assert!(qemu.write(&Journal { run: "this".to_owned(), ..qemu.journal() }));
     let supervisor = qemu.attach();
     supervisor.has_attached().await;
-    let (senders, _receivers) =
-        attach::open_channels(supervisor.requests.clone(), supervisor.status.clone(), Levels::fixed());
+    let (requests, status) = (supervisor.requests.clone(), supervisor.status.clone());
+    let (senders, _receivers) = attach::open_channels(requests, status, Levels::fixed(), &Layout::new("/nowhere"));
     let ask = async |request: ControlRequest, id: &str, run: &str| {
         let (mut client, stream) = tokio::net::UnixStream::pair().unwrap();
         tokio::spawn(control::client(stream, senders.clone()));
