@@ -48,6 +48,7 @@ on_both!(
     resumes_and_pauses_with_events,
     resets_with_an_event,
     takes_an_action_for_a_guest_that_is_off,
+    sets_the_link_of_what_it_has,
     takes_descriptors_by_name,
     takes_descriptors_into_sets,
     serves_a_vnc_client_by_descriptor,
