@@ -77,6 +77,7 @@ on_each_qemu!(
     every_command_of_this_qemu_is_classed,
     what_reaches_files_and_sockets_by_name_is_dangerous,
     a_picture_of_the_screen_is_written_where_the_broker_names,
+    a_client_that_may_write_takes_a_medium_out_and_puts_it_back,
     a_screenshot_is_a_png_in_memory,
     a_qemu_that_hangs_for_a_while_costs_one_call_and_no_connection,
     a_terminated_qemu_reports_it_and_a_killed_one_does_not,
