@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use garboard_machine::features::Accelerator;
 use garboard_machine::pci::PciPlace;
 use garboard_plan::live::{Drive, LivePlan};
-use garboard_plan::{DescriptorPurpose, DiskPlan, DiskSource, LaunchPlan};
+use garboard_plan::{DescriptorPurpose, DiskPlan, DiskSource, LaunchPlan, LinkState};
 use serde_json::{Value, json};
 use support::qmp::Qmp;
 use support::{Case, cases, stage};
@@ -314,6 +314,12 @@ fn live(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
     expect("devices", devices.filter_map(|one| one["name"].as_str()).map(str::to_owned).collect(), held.devices)?;
     let netdevs: BTreeSet<_> = plan.interfaces.iter().map(|interface| interface.netdev.clone()).collect();
     expect("network backends", netdevs, held.netdevs)?;
+    // No query reports a link; but a card's is set by both of its names, as the plan wants it.
+    for (device, card) in &held.cards {
+        for name in [device, &card.netdev] {
+            qmp.call("set_link", json!({"name": name, "up": card.link == LinkState::Up}))?;
+        }
+    }
     let blocks = qmp.call("query-block", json!({}))?;
     let removable = blocks.as_array().into_iter().flatten().filter(|block| block["removable"] == true);
     let id = |block: &Value| {

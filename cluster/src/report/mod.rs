@@ -22,7 +22,7 @@ use garboard_api::v1::{
 };
 use garboard_api::{Phase, Quantity};
 use garboard_plan::StoredMachine;
-use garboard_protocol::control::{self, CredentialsStatus, Ended, InterfaceStatus, PauseReason, Status};
+use garboard_protocol::control::{self, CredentialsStatus, Ended, InterfaceStatus, Link, PauseReason, Status};
 use garboard_protocol::exit::{Account, EndReason, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -195,16 +195,17 @@ fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMac
     // Behind address translation the guest is reached at the address of its pod, and does not know it.
     let translated = specified.is_some_and(|one| one.masquerade.is_some());
     let addresses = if translated { seen.addresses } else { &interface.addresses };
-    // A card is plugged in or not when the guest starts, and its specification does not change while it runs. QEMU is not asked: it has
-    // no question for the link of a card.
-    let is_down = specified.is_some_and(|one| one.state.as_deref() == Some("down"));
+    // A supervisor of a version before reports no link: then it is as its specification had it plugged at the start.
+    let planned =
+        || if specified.is_some_and(|one| one.state.as_deref() == Some("down")) { Link::Down } else { Link::Up };
+    let link = interface.link.unwrap_or_else(planned);
     let primary = specified.is_some_and(|one| one.masquerade.is_some() || one.bridge.is_some());
     VirtualMachineInstanceNetworkInterface {
         info_source: Some(interface.info_source.clone()).filter(|source| !source.is_empty()),
         interface_name: interface.interface_name.clone(),
         ip_address: addresses.first().cloned(),
         ip_addresses: addresses.to_vec(),
-        link_state: known.is_some().then(|| if is_down { "down" } else { "up" }.to_owned()),
+        link_state: known.is_some().then(|| link.name().to_owned()),
         mac: Some(interface.mac.clone()).filter(|mac| !mac.is_empty()),
         pod_interface_name: primary.then(|| POD_INTERFACE.to_owned()),
         queue_count: i32::try_from(interface.queues).ok().filter(|queues| *queues > 0),

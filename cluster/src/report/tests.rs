@@ -307,15 +307,23 @@ fn a_pause_and_its_end_have_an_event_each_and_one_that_storage_caused_is_a_warni
 }
 
 #[test]
-fn a_card_that_is_unplugged_is_reported_as_down() {
-    let state = |state: serde_json::Value| {
-        let mut vmi = vmi(scheduled());
-        vmi.spec.domain.devices.interfaces[0].state = serde_json::from_value(state).unwrap();
-        next(&report(1), &vmi).unwrap().interfaces[0].link_state.clone()
+fn the_link_of_a_card_is_what_its_supervisor_reports_and_of_an_earlier_one_as_it_was_plugged_at_the_start() {
+    let state = |specified: serde_json::Value, reported: Option<Link>| {
+        let (mut vmi, mut report) = (vmi(scheduled()), report(1));
+        vmi.spec.domain.devices.interfaces[0].state = serde_json::from_value(specified).unwrap();
+        report.interfaces[0].link = reported;
+        next(&report, &vmi).unwrap().interfaces[0].link_state.clone().unwrap()
     };
-    assert_eq!(state(json!("down")).as_deref(), Some("down"));
-    assert_eq!(state(json!("up")).as_deref(), Some("up"));
-    assert_eq!(state(json!(null)).as_deref(), Some("up"));
+    for (specified, reported, expected) in [
+        (json!("down"), None, "down"),
+        (json!("up"), None, "up"),
+        (json!(null), None, "up"),
+        (json!("down"), Some(Link::Up), "up"),
+        (json!("up"), Some(Link::Down), "down"),
+        (json!(null), Some(Link::Down), "down"),
+    ] {
+        assert_eq!(state(specified.clone(), reported), expected, "{specified} {reported:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Everything that hangs on a launched QEMU: monitor, console, screen, QMP clients, guest agent, network
 //! services. Each is a task of its own that ends with the machine.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,7 @@ use garboard_log::Levels;
 use garboard_machine::features::Accelerator;
 use garboard_plan::{DiskPlan, InterfacePlan, LaunchPlan, ScreenPlan};
 use garboard_protocol::causes::ErrorChain;
-use garboard_protocol::control::{DiskStatus, InterfaceStatus, QmpAccess, Status};
+use garboard_protocol::control::{DiskStatus, InterfaceStatus, Link, QmpAccess, Status};
 use garboard_protocol::paths::{self, Layout};
 use garboard_qmp::agent::Agent;
 use garboard_qmp::{FileTranscript, Monitor, TranscriptSink};
@@ -34,7 +35,7 @@ use super::screenshot::Screen;
 use super::session::ScreenSession;
 use super::statistics::{Counters, Sources};
 use super::usb_redirection::{self, Slots};
-use super::{broker, credentials, guest_agent, monitor, network, qemu_log};
+use super::{broker, credentials, guest_agent, links, monitor, network, qemu_log};
 
 /// Bytes of QMP transcript kept, and as much again of the part before.
 const TRANSCRIPT_BYTES: u64 = 2 * 1024 * 1024;
@@ -154,7 +155,10 @@ pub(crate) async fn machine(
         RetryPolicy::TriedAgain => Live::resume(&own, &plan),
     };
     receivers.plan.send_replace(Some(Arc::clone(&plan)));
-    report_plan(context, &plan, &interfaces).await;
+    let mut links = live.links();
+    let now = links::by_interface(&plan, &links.borrow_and_update());
+    report_plan(context, &plan, &interfaces, &now).await;
+    tokio::spawn(links::report(links, Arc::clone(&plan), context.happened.clone()));
     tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
     tokio::spawn(qemu_log::run(context.clone()));
     if !plan.serials.is_empty() {
@@ -227,7 +231,7 @@ impl TranscriptSink for LoggedTranscript {
 }
 
 /// Before the monitor is there: it says what is to be done with a guest that waits.
-async fn report_plan(context: &Context, plan: &LaunchPlan, interfaces: &[Plumbed]) {
+async fn report_plan(context: &Context, plan: &LaunchPlan, interfaces: &[Plumbed], links: &BTreeMap<String, Link>) {
     let leased = |plan: &InterfacePlan| {
         let plumbed = interfaces.iter().map(|plumbed| &plumbed.interface).find(|interface| interface.name == plan.name);
         let addresses = plumbed.map(|interface| &interface.addresses);
@@ -243,6 +247,7 @@ async fn report_plan(context: &Context, plan: &LaunchPlan, interfaces: &[Plumbed
         addresses: leased(interface),
         info_source: "domain".to_owned(),
         queues: interface.queues,
+        link: links.get(&interface.name).copied(),
     });
     let planned = Planned {
         lifecycle: plan.lifecycle.clone(),

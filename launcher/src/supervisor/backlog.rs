@@ -101,6 +101,11 @@ impl Feed {
         self.0.put.notify_one();
     }
 
+    /// How much waits, bytes.
+    pub(super) fn waiting(&self) -> usize {
+        self.0.lock().bytes.len()
+    }
+
     /// Whether the viewer has left.
     pub(super) fn is_left(&self) -> bool {
         self.0.lock().is_left

@@ -5,7 +5,8 @@
 //! it reads parts ([`garboard_protocol::session`]), because a slow terminal must not slow the guest down. One of the viewers may be
 //! the session of the subresource API ([`super::session`]): the next session disconnects it. A session that reads slowly does hold
 //! the guest back, as in KubeVirt, unless it takes nothing for a while. Who comes again and names the place where it was
-//! ([`garboard_protocol::position`]) gets what follows it, as far as the ring goes back.
+//! ([`garboard_protocol::position`]) gets what follows it: what the ring has not any more from the log of the serial port
+//! ([`super::serial_log`]), as far as nothing is missing there.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -18,11 +19,13 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backlog::{Feed, Hold, Output, Room, backlog};
-use super::serial_log::SerialLog;
+use super::serial_log::{Printed, SerialLog};
 use super::session::{CONSOLE_REPLACED, Reason};
 
 /// Bytes that are kept in memory, for those who come again.
 const RING_BYTES: usize = 128 * 1024;
+/// While more than that waits for all viewers together, bytes, nobody gets what only the log has: it waits in memory, too.
+const MOST_WAITING: usize = 2 * 1024 * 1024;
 /// Bytes of scroll-back of anyone else.
 const SCROLLBACK_BYTES: u64 = 32 * 1024;
 /// Keystrokes waiting for the guest, in chunks.
@@ -163,7 +166,9 @@ impl Console {
             }
             keeps_up && !viewer.feed.is_left()
         });
-        self.log.note_appended(bytes.len());
+        if self.log.note_appended(bytes.len()) {
+            self.log.look(Printed { end: self.printed, last: self.ring.make_contiguous() });
+        }
     }
 
     /// A viewer will not type any more.
@@ -211,20 +216,32 @@ impl Console {
     }
 
     /// With what a viewer begins: where, and the bytes from there on.
-    fn begin(&self, resume: Option<&Resume>) -> (Begun, Vec<u8>) {
+    fn begin(&mut self, resume: Option<&Resume>) -> (Begun, Vec<u8>) {
         let oldest = self.printed - self.ring.len() as u64;
+        let mut scrollback = Vec::new();
         let (offset, resumed, missed) = match resume {
             Some(Resume::After(place)) if place.epoch == self.epoch && place.offset <= self.printed => {
-                let offset = place.offset.max(oldest);
+                scrollback = self.older(place.offset);
+                let offset = place.offset.max(oldest - scrollback.len() as u64);
                 (offset, true, offset - place.offset)
             }
             // Of a supervisor before this one.
             Some(Resume::After(_)) => (oldest, false, 0),
             Some(Resume::New) | None => (oldest.max(self.printed.saturating_sub(SCROLLBACK_BYTES)), false, 0),
         };
-        let skipped = usize::try_from(offset - oldest).unwrap_or(usize::MAX);
+        let skipped = usize::try_from(offset.saturating_sub(oldest)).unwrap_or(usize::MAX);
+        scrollback.extend(self.ring.iter().skip(skipped));
         let position = Position { epoch: self.epoch.clone(), offset };
-        (Begun { position, resumed, missed }, self.ring.iter().skip(skipped).copied().collect())
+        (Begun { position, resumed, missed }, scrollback)
+    }
+
+    /// What was printed from `from` on until the ring begins, as far back as the log has it whole.
+    fn older(&mut self, from: u64) -> Vec<u8> {
+        let waiting: usize = self.viewers.iter().map(|viewer| viewer.feed.waiting()).sum();
+        if waiting > MOST_WAITING {
+            return Vec::new();
+        }
+        self.log.older(from, Printed { end: self.printed, last: self.ring.make_contiguous() })
     }
 
     /// The session, if it holds the guest back.
@@ -247,6 +264,8 @@ impl Console {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     async fn attach(to: &mpsc::Sender<Attach>, access: ConsoleAccess) -> Result<Attached, String> {
@@ -320,6 +339,77 @@ mod tests {
         assert_eq!((resumed, bytes.len()), (begun(12, true, 7), RING_BYTES));
         let new = attach(&console, ConsoleAccess::View).await.unwrap();
         assert_eq!(new.begun.position.offset, 12 + RING_BYTES as u64 - SCROLLBACK_BYTES);
+    }
+
+    /// A guest that prints as QEMU has it: to the console, then to the log. Each line is another one.
+    struct Printing {
+        guest: UnixStream,
+        log: std::fs::File,
+        beside: Attached,
+        printed: Vec<u8>,
+    }
+
+    impl Printing {
+        async fn lines(&mut self, bytes: usize) {
+            let (begun, mut read) = (self.printed.len(), 0);
+            while self.printed.len() < begun + bytes {
+                let line = format!("line {:08} of a guest that prints a lot{}\n", self.printed.len(), "-".repeat(1000));
+                self.guest.write_all(line.as_bytes()).await.unwrap();
+                self.log.write_all(line.as_bytes()).unwrap();
+                self.printed.extend(line.as_bytes());
+                while read < self.printed.len() - begun {
+                    read += self.beside.output.recv().await.unwrap().len();
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_ring_has_not_any_more_comes_from_the_log_also_over_a_cut() {
+        let (guest, console, directory) = start();
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(directory.path().join("serial0.log"));
+        let beside = attach(&console, ConsoleAccess::View).await.unwrap();
+        let epoch = beside.begun.position.epoch.clone();
+        let mut printing = Printing { guest, log: log.unwrap(), beside, printed: Vec::new() };
+        let at = |offset| Position { epoch: epoch.clone(), offset };
+        for (bytes, from) in [(600_000, 7), (800_000, 7), (10_000, 900_000)] {
+            printing.lines(bytes).await;
+            let (begun, seen) = come_again(&console, &at(from)).await;
+            assert_eq!(begun, Begun { position: at(from), resumed: true, missed: 0 });
+            assert!(
+                seen == printing.printed[usize::try_from(from).unwrap()..],
+                "after {} bytes",
+                printing.printed.len()
+            );
+        }
+        assert!(directory.path().join("serial0.log.1").exists(), "it was not cut");
+        printing.lines(2_000_000).await;
+        let (begun, seen) = come_again(&console, &at(7)).await;
+        assert!(printing.printed.ends_with(&seen) && seen.len() > 1 << 20, "{}", seen.len());
+        assert_eq!(begun.missed + 7 + seen.len() as u64, printing.printed.len() as u64);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_that_take_nothing_do_not_fill_the_memory_of_the_supervisor() {
+        let (guest, console, directory) = start();
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(directory.path().join("serial0.log"));
+        let beside = attach(&console, ConsoleAccess::View).await.unwrap();
+        let place = Position { epoch: beside.begun.position.epoch.clone(), offset: 7 };
+        let mut printing = Printing { guest, log: log.unwrap(), beside, printed: Vec::new() };
+        printing.lines(900_000).await;
+        let mut stuck = Vec::new();
+        for _ in 0..MOST_VIEWERS - 2 {
+            let (reply, answer) = oneshot::channel();
+            let resume = Some(Resume::After(place.clone()));
+            let (access, session) = (ConsoleAccess::View, Session::None);
+            console.send(Attach { access, session, resume, reply }).await.ok();
+            stuck.push(answer.await.unwrap().unwrap());
+        }
+        let whole: Vec<bool> = stuck.iter().map(|each| each.begun.missed == 0).collect();
+        assert_eq!(whole, [true, true, true, false, false, false]);
+        drop(stuck);
+        let (begun, _) = come_again(&console, &place).await;
+        assert_eq!(begun.missed, 0, "they have left");
     }
 
     #[tokio::test]

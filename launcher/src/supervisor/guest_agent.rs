@@ -166,6 +166,7 @@ fn interface_status(seen: &garboard_qmp::agent::Interface) -> Option<InterfaceSt
         addresses: seen.addresses.items().iter().map(|address| address.ip.to_string()).collect(),
         info_source: "guest-agent".to_owned(),
         queues: 0,
+        link: None,
     })
 }
 

@@ -16,6 +16,7 @@ mod guest_events;
 mod guest_probe;
 mod guest_report;
 mod init_link;
+mod links;
 mod live;
 mod lost;
 mod monitor;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use garboard_plan::{LaunchPlan, LinkState, Tray};
+use garboard_plan::{LaunchPlan, Tray};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths;
 use garboard_qmp::{
@@ -75,6 +75,15 @@ pub(crate) struct MonitorUsers {
     pub(crate) live: Live,
 }
 
+/// What a machine is to be before its guest runs.
+#[derive(Clone, Copy)]
+struct Expected<'a> {
+    plan: &'a LaunchPlan,
+    /// Cards whose cable is out, by ID of the device: those of the plan, or what QMP clients have made of them. A guest that was reset while
+    /// its vCPUs were stopped looks to the next supervisor like one that has not run.
+    pulled: &'a [String],
+}
+
 /// A monitor that answered, its events, and what QEMU reported of itself.
 type Reached = (Monitor, Subscription, RunState);
 
@@ -92,7 +101,9 @@ pub(crate) async fn run(
         greeting_limit: greeting_limit(plan.resources.guest_memory_bytes),
         ..ConnectOptions::default()
     };
-    let Some((monitor, mut events, state)) = reach(&context, &plan, options, retry).await else { return };
+    let pulled = up.live.pulled();
+    let before = Expected { plan: &plan, pulled: &pulled };
+    let Some((monitor, mut events, state)) = reach(&context, before, options, retry).await else { return };
     drop(plan);
     let happened = context.happened;
     let observer = monitor.clone();
@@ -150,12 +161,17 @@ fn greeting_limit(guest_memory_bytes: u64) -> Duration {
 }
 
 /// Brings the connection up. Where there is none, the driver has an event of it, or QEMU is gone.
-async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, retry: RetryPolicy) -> Option<Reached> {
+async fn reach(
+    context: &Context,
+    expected: Expected<'_>,
+    options: ConnectOptions,
+    retry: RetryPolicy,
+) -> Option<Reached> {
     let socket = context.layout.supervisor().join(paths::MONITOR_SOCKET);
     let mut was_logged = false;
     loop {
         let attempt = tokio::select! {
-            attempt = bring_up(socket.clone(), plan, options.clone()) => attempt,
+            attempt = bring_up(socket.clone(), expected, options.clone()) => attempt,
             // The monitor sends nothing of it until it has taken its first command.
             () = lost::leaves_for_a_signal(&context.layout) => Err(MonitorError::Leaving { kind: ShutdownKind::Host }),
         };
@@ -208,12 +224,12 @@ async fn give_up(context: &Context, error: &MonitorError) {
     }
 }
 
-async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -> Result<Reached, MonitorError> {
+async fn bring_up(socket: PathBuf, expected: Expected<'_>, options: ConnectOptions) -> Result<Reached, MonitorError> {
     let (monitor, greeting) = Monitor::connect(socket, options).await?;
     tracing::info!(qemu = %greeting.version, "QEMU's monitor answered");
     let events = monitor.subscribe(Interest::Named(&EVENTS));
     let state = tokio::select! {
-        state = look(&monitor, plan) => state?,
+        state = look(&monitor, expected) => state?,
         kind = shutdown(&monitor) => return Err(MonitorError::Leaving { kind }),
     };
     Ok((monitor, events, state))
@@ -234,21 +250,21 @@ async fn shutdown(monitor: &Monitor) -> ShutdownKind {
 }
 
 /// What QEMU does, and whether it is what was planned.
-async fn look(monitor: &Monitor, plan: &LaunchPlan) -> Result<RunState, MonitorError> {
+async fn look(monitor: &Monitor, expected: Expected<'_>) -> Result<RunState, MonitorError> {
     let state = query_state(monitor).await?;
     // Jobs, ejected media and unplugged devices change what a guest that runs has, which is no reason to leave it alone:
     // what QEMU holds then is compared with what was written down last ([`Live`]).
     if state == RunState::Prelaunch {
-        make_ready(monitor, plan).await?;
+        make_ready(monitor, expected).await?;
     }
     Ok(state)
 }
 
 /// Before the guest executes anything: it must be the machine that was planned, and gets the settings that no argument sets.
-async fn make_ready(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorError> {
+async fn make_ready(monitor: &Monitor, Expected { plan, pulled }: Expected<'_>) -> Result<(), MonitorError> {
     verify(monitor, plan).await?;
-    for interface in plan.interfaces.iter().filter(|interface| interface.link == LinkState::Down) {
-        monitor.call(&qmp::set_link { name: interface.device.clone(), up: false }).await?;
+    for device in pulled {
+        monitor.call(&qmp::set_link { name: device.clone(), up: false }).await?;
     }
     open_trays(monitor, plan).await?;
     Ok(())
@@ -424,11 +440,30 @@ mod tests {
             let fake = FakeMonitor::listen(&socket).unwrap();
             fake.script("query-status", Behaviour::Reply(json!({"status": state, "running": false})));
             fake.script("query-blockstats", Behaviour::Reply(json!([{"node-name": "pivoted"}])));
-            let up = bring_up(socket, &plan(), ConnectOptions::named("vm")).await;
+            let before = Expected { plan: &plan(), pulled: &[] };
+            let up = bring_up(socket, before, ConnectOptions::named("vm")).await;
             match up {
                 Ok(_) => assert!(is_accepted, "{state}"),
                 Err(error) => assert!(!is_accepted && matches!(error, MonitorError::MissingNodes { .. }), "{error}"),
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cable_that_is_out_is_pulled_before_the_guest_runs_and_not_later() {
+        for (state, expected) in [("prelaunch", vec![json!({"name": "nic", "up": false})]), ("running", Vec::new())] {
+            let directory = tempfile::tempdir().unwrap();
+            let socket = directory.path().join(paths::MONITOR_SOCKET);
+            let fake = FakeMonitor::listen(&socket).unwrap();
+            fake.machine(|machine| {
+                state.clone_into(&mut machine.status);
+                machine.devices.insert("nic".to_owned(), json!({}));
+            });
+            let (plan, pulled) = (LaunchPlan { disks: Vec::new(), ..plan() }, ["nic".to_owned()]);
+            let before = Expected { plan: &plan, pulled: &pulled };
+            assert!(bring_up(socket, before, ConnectOptions::named("vm")).await.is_ok(), "{state}");
+            let sent = fake.received().into_iter().filter(|each| each.command == "set_link");
+            assert_eq!(sent.map(|each| each.arguments).collect::<Vec<_>>(), expected, "{state}");
         }
     }
 
@@ -448,7 +483,8 @@ mod tests {
         let context = Context { layout: layout.clone(), environment: Environment::Pod, happened };
         let plan = plan();
         let began = tokio::time::Instant::now();
-        let reaching = reach(&context, &plan, ConnectOptions::named("vm"), RetryPolicy::GivenUp);
+        let before = Expected { plan: &plan, pulled: &[] };
+        let reaching = reach(&context, before, ConnectOptions::named("vm"), RetryPolicy::GivenUp);
         let leaving = async {
             fake.until_received(silent_on, 1).await;
             leave(&fake, &layout).await;
@@ -497,7 +533,8 @@ mod tests {
         let (happened, mut inbox) = mpsc::channel(1);
         let context = Context { layout, environment: Environment::Pod, happened };
         let plan = plan();
-        let reaching = reach(&context, &plan, ConnectOptions::named("vm"), RetryPolicy::TriedAgain);
+        let before = Expected { plan: &plan, pulled: &[] };
+        let reaching = reach(&context, before, ConnectOptions::named("vm"), RetryPolicy::TriedAgain);
         let powering_off = async {
             fake.until_received("query-status", 1).await;
             fake.emit("SHUTDOWN", json!({"guest": true, "reason": "guest-shutdown"}));

@@ -40,6 +40,8 @@ pub(crate) fn beside(planned: &[InterfaceStatus], reported: Vec<InterfaceStatus>
 
 #[cfg(test)]
 mod tests {
+    use garboard_protocol::control::Link;
+
     use super::*;
 
     const CARD: &str = "02:00:00:00:00:01";
@@ -51,6 +53,7 @@ mod tests {
             addresses: vec!["10.0.2.2".into()],
             info_source: "domain".into(),
             queues: 2,
+            link: Some(Link::Down),
             ..InterfaceStatus::default()
         }]
     }
@@ -63,6 +66,7 @@ mod tests {
             addresses,
             info_source: "guest-agent".into(),
             queues: 0,
+            link: None,
         }
     }
 
@@ -75,6 +79,7 @@ mod tests {
         assert_eq!((all[0].name.as_str(), all[0].interface_name.as_deref()), ("default", Some("eth0")));
         assert_eq!(all[0].addresses, ["10.0.2.2", "fe80::1"]);
         assert_eq!((all[0].info_source.as_str(), all[0].queues), ("domain, guest-agent", 2));
+        assert_eq!(all[0].link, Some(Link::Down), "the guest does not change it");
         assert_eq!(all[1..], [docker, tunnel]);
         assert_eq!(beside(&planned(), Vec::new()), planned());
     }

@@ -17,8 +17,8 @@ use garboard_api::VirtualMachineInstance;
 use garboard_host::offer::NodeOffer;
 use garboard_machine::facts::{HostFacts, KvmFacts};
 use garboard_machine::features::QemuVersion;
-use garboard_plan::live::{Change, Drive, HeldByQemu, LIVE_VERSION, LivePlan};
-use garboard_plan::{FirmwareIdentity, KeptMachine, LaunchPlan, PlanOptions, StoredMachine};
+use garboard_plan::live::{Card, Change, Drive, HeldByQemu, LIVE_VERSION, LivePlan};
+use garboard_plan::{FirmwareIdentity, KeptMachine, LaunchPlan, LinkState, PlanOptions, StoredMachine};
 use garboard_protocol::agent::{VolumePlace, VolumeTable};
 use garboard_protocol::control::{
     DiskStatus, Ended, GuestStatus, GuestSystem, InterfaceStatus, PauseReason, Status, SupervisorInfo,
@@ -73,6 +73,7 @@ fn kinds() -> Vec<Kind> {
 /// Objects whose keys are names and not fields: the file, or `""` for any, and their own key, or `""` for the whole file.
 const MAPS: &[(&str, &str)] = &[
     ("facts.json", "features"),
+    ("live.json", "cards"),
     ("live.json", "drives"),
     ("plan.json", "devices"),
     ("stored.json", "devices"),
@@ -114,7 +115,7 @@ pub(crate) fn status() -> Value {
         "machine": "pc-q35-7.2", "memoryBytes": 1, "overheadBytes": 1, "vcpus": 1, "stored": stored,
         "disks": [{"volume": "root", "target": "vda"}],
         "interfaces": [{"name": "default", "interfaceName": "eth0", "mac": "02:00:00:00:00:01",
-            "addresses": ["10.0.2.2"], "infoSource": "domain, guest-agent", "queues": 2}],
+            "addresses": ["10.0.2.2"], "infoSource": "domain, guest-agent", "queues": 2, "link": "down"}],
         "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1", "system": {"id": "debian", "name": "n",
             "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"},
             "missingCommands": ["guest-get-time"]},
@@ -185,8 +186,10 @@ fn live() -> LivePlan {
         chardevs: names("monitor"),
         netdevs: names("net-default"),
         drives: BTreeMap::from([("cd".to_owned(), Drive { is_open: true, medium: Some("cd".to_owned()) })]),
+        cards: BTreeMap::from([("nic".to_owned(), Card { netdev: "net-default".to_owned(), link: LinkState::Down })]),
     };
-    let change = Change { command: "device_add".to_owned(), subject: Some("d".to_owned()) };
+    let link = Some(LinkState::Up);
+    let change = Change { command: "set_link".to_owned(), subject: Some("d".to_owned()), link };
     LivePlan { version: LIVE_VERSION, held, pending: vec![change] }
 }
 

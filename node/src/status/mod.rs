@@ -106,7 +106,7 @@ pub fn bounded(mut report: Status) -> Status {
 }
 
 fn cut_interface(interface: &mut InterfaceStatus) {
-    let InterfaceStatus { name, interface_name, mac, addresses, info_source, queues: _ } = interface;
+    let InterfaceStatus { name, interface_name, mac, addresses, info_source, queues: _, link: _ } = interface;
     [name, mac, info_source].into_iter().for_each(cut);
     interface_name.iter_mut().for_each(cut);
     addresses.truncate(ADDRESSES);

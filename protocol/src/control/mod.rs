@@ -15,7 +15,7 @@ use crate::position::{Begun, Resume};
 use crate::statistics::Statistics;
 
 pub use self::status::{
-    CredentialsStatus, DiskStatus, Ended, GuestStatus, GuestSystem, InterfaceStatus, PauseReason, ReportedPhase,
+    CredentialsStatus, DiskStatus, Ended, GuestStatus, GuestSystem, InterfaceStatus, Link, PauseReason, ReportedPhase,
     Status, SupervisorInfo,
 };
 

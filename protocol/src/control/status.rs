@@ -159,6 +159,35 @@ pub struct InterfaceStatus {
     /// How many pairs of queues the card has; 0 where that is not known, as of one that only the guest reports.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub queues: u32,
+    /// Whether its cable is in; nothing where that is not known, as of one that only the guest reports, and from a supervisor of a
+    /// version before this field.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "garboard_machine::tolerant::or_default"
+    )]
+    pub link: Option<Link>,
+}
+
+/// Whether the cable of a network card is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Link {
+    /// In.
+    Up,
+    /// Out: no packet comes or goes.
+    Down,
+}
+
+impl Link {
+    /// KubeVirt's name of it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+        }
+    }
 }
 
 fn is_zero(count: &u32) -> bool {

@@ -176,6 +176,7 @@ impl FakeMachine {
             "stop" => self.pause(),
             "system_reset" => self.reset(),
             "set-action" => self.set_action(arguments),
+            "set_link" => self.set_link(&text("name")),
             "screendump" => self.draw(&text("filename"), &text("format")),
             "input-send-event" => Effect::done(),
             "system_powerdown" => self.power_down(),
@@ -261,6 +262,14 @@ impl FakeMachine {
             }
         }
         Effect::done()
+    }
+
+    /// What became of the link no query reports, as in QEMU.
+    fn set_link(&self, name: &str) -> Effect {
+        if self.devices.contains_key(name) || self.netdevs.contains_key(name) {
+            return Effect::done();
+        }
+        Effect::refuse("DeviceNotFound", format!("Device '{name}' not found"))
     }
 
     /// A picture of one pixel, or what is enough of one.
@@ -442,6 +451,7 @@ const COMMANDS: &[&str] = &[
     "remove-fd",
     "screendump",
     "set-action",
+    "set_link",
     "stop",
     "system_powerdown",
     "system_reset",

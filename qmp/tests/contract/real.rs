@@ -122,6 +122,35 @@ pub(crate) async fn a_picture_of_the_screen_is_written_where_the_broker_names(wh
     assert_eq!(held().await.get(), "[]", "no descriptor stays behind");
 }
 
+pub(crate) async fn a_client_that_may_write_takes_a_medium_out_and_puts_it_back(which: Which) {
+    let image = tempfile::NamedTempFile::new().unwrap();
+    image.as_file().set_len(1 << 20).unwrap();
+    let node = format!("driver=file,node-name=image-cd,read-only=on,filename={}", image.path().display());
+    let arguments = ["-blockdev", &node, "-device", "ide-cd,id=disk-cd,drive=image-cd"];
+    let Some(backend) = Backend::qemu_with(which, &arguments).await else { return };
+    let broker = Broker::new(backend.monitor.clone(), Arc::new(NoAudit));
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    tokio::spawn(async move {
+        broker.serve_client(ours, ClientAccess::ReadWrite, PeerIdentity { uid: 1, pid: None }).await
+    });
+    let options = ConnectOptions { access: ClientAccess::ReadWrite, ..ConnectOptions::default() };
+    let (client, _) = Monitor::connect(theirs.into_std().unwrap(), options).await.unwrap();
+    let medium = || async {
+        let drives = client.send(Request::new("query-blockstats")).await.unwrap();
+        let drives: Vec<Value> = serde_json::from_str(drives.get()).unwrap();
+        let is_it = |drive: &&Value| drive["qdev"].as_str().is_some_and(|qdev| qdev.contains("disk-cd"));
+        drives.iter().find(is_it).unwrap()["node-name"].clone()
+    };
+    let id = json!({"id": "disk-cd"});
+    assert_eq!(medium().await, "image-cd");
+    client.send(Request::new("eject").arguments(&id)).await.unwrap();
+    assert_eq!(medium().await, Value::Null);
+    let again = json!({"id": "disk-cd", "node-name": "image-cd"});
+    client.send(Request::new("blockdev-insert-medium").arguments(&again)).await.unwrap();
+    client.send(Request::new("blockdev-close-tray").arguments(&id)).await.unwrap();
+    assert_eq!(medium().await, "image-cd");
+}
+
 pub(crate) async fn a_screenshot_is_a_png_in_memory(which: Which) {
     let Some(backend) = Backend::qemu_with(which, &["-device", "VGA"]).await else { return };
     let monitor = &backend.monitor;

@@ -85,6 +85,14 @@ pub(crate) async fn takes_an_action_for_a_guest_that_is_off(backend: Backend) {
     assert!(error.to_string().contains("does not accept value 'reset'"), "{error}");
 }
 
+pub(crate) async fn sets_the_link_of_what_it_has(backend: Backend) {
+    let set_link = |name: &str| json!({"name": name, "up": false});
+    ask(&backend.monitor, "netdev_add", json!({"type": "hubport", "id": "net0", "hubid": 0})).await.unwrap();
+    ask(&backend.monitor, "set_link", set_link("net0")).await.unwrap();
+    let error = ask(&backend.monitor, "set_link", set_link("none")).await.unwrap_err();
+    assert!(error.is_refusal_of_class("DeviceNotFound"), "{error:?}");
+}
+
 pub(crate) async fn takes_descriptors_by_name(backend: Backend) {
     let error = ask(&backend.monitor, "getfd", json!({"fdname": "x"})).await.unwrap_err();
     assert!(error.to_string().contains("No file descriptor supplied via SCM_RIGHTS"), "{error}");

@@ -5,7 +5,8 @@
 //! when its outcome is known ([`LivePlan::settle`]), and what QEMU itself reports is taken over
 //! ([`LivePlan::observe`]).
 //!
-//! QEMU is not asked for network backends, which no query lists: those follow from commands alone.
+//! QEMU is not asked for network backends and links of cards, which no query and no event reports (`query-rx-filter` has filters, and no
+//! link): those follow from commands alone. No guest can change a link.
 
 mod argv;
 #[cfg(test)]
@@ -14,9 +15,12 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use garboard_machine::tolerant;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::disk::Tray;
+use super::interface::{InterfacePlan, LinkState};
 use super::launch::LaunchPlan;
 
 /// Version of [`LivePlan`]. Later ones only add fields.
@@ -49,6 +53,19 @@ pub struct HeldByQemu {
     pub netdevs: BTreeSet<String>,
     /// Drives whose medium can be changed, by ID of the device.
     pub drives: BTreeMap<String, Drive>,
+    /// Network cards of the plan, by ID of the device; also those that were taken away since.
+    #[serde(deserialize_with = "tolerant::entries")]
+    pub cards: BTreeMap<String, Card>,
+}
+
+/// A network card of the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Card {
+    /// ID of its backend.
+    pub netdev: String,
+    /// What its guest sees of the cable: out, too, where the card or its backend was taken away.
+    pub link: LinkState,
 }
 
 /// A drive whose medium can be changed.
@@ -71,6 +88,9 @@ pub struct Change {
     /// The node, device, backend or job that it names, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
+    /// What becomes of the link of the card or backend that it names, if it is about that.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "tolerant::or_default")]
+    pub link: Option<LinkState>,
 }
 
 /// What became of a change.
@@ -89,7 +109,7 @@ pub struct Difference {
     pub missing: Vec<String>,
     /// What is held and was not before.
     pub added: Vec<String>,
-    /// Drives whose tray or medium is another.
+    /// Drives whose tray or medium is another, and cards whose link is.
     pub changed: Vec<String>,
 }
 
@@ -108,7 +128,9 @@ impl LivePlan {
         let drive = |tray: Tray, medium: &Option<String>| Drive { is_open: tray == Tray::Open, medium: medium.clone() };
         let drives =
             plan.disks.iter().filter_map(|disk| Some((disk.device.clone(), drive(disk.tray?, &disk.nodes.image))));
-        let held = HeldByQemu { drives: drives.collect(), ..argv::held_by(&plan.argv) };
+        let card = |plan: &InterfacePlan| (plan.device.clone(), Card { netdev: plan.netdev.clone(), link: plan.link });
+        let cards = plan.interfaces.iter().map(card).collect();
+        let held = HeldByQemu { drives: drives.collect(), cards, ..argv::held_by(&plan.argv) };
         Self { version: LIVE_VERSION, held, pending: Vec::new() }
     }
 
@@ -122,16 +144,22 @@ impl LivePlan {
         let Some(place) = self.pending.iter().position(|pending| pending == change) else { return };
         self.pending.remove(place);
         let Some(subject) = change.subject.clone().filter(|_| outcome == Outcome::Done) else { return };
-        match change.command.as_str() {
-            "netdev_add" => drop(self.held.netdevs.insert(subject)),
-            "netdev_del" => drop(self.held.netdevs.remove(&subject)),
-            _ => {}
+        match (change.command.as_str(), change.link) {
+            ("netdev_add", _) => drop(self.held.netdevs.insert(subject)),
+            ("netdev_del", _) => {
+                self.held.netdevs.remove(&subject);
+                // QEMU pulls the cable of a card whose backend goes.
+                self.held.set_link(&subject, LinkState::Down);
+            }
+            (_, Some(link)) => self.held.set_link(&subject, link),
+            (_, None) => {}
         }
     }
 
-    /// Takes over what QEMU reports, and returns what is new in it. Network backends stay.
+    /// Takes over what QEMU reports, and returns what is new in it. Network backends stay, and so do the links of cards that are there.
     pub fn observe(&mut self, observed: HeldByQemu) -> Difference {
-        let held = HeldByQemu { netdevs: self.held.netdevs.clone(), ..observed };
+        let cards = self.held.cards_among(&observed.devices);
+        let held = HeldByQemu { netdevs: self.held.netdevs.clone(), cards, ..observed };
         let difference = self.held.until(&held);
         self.held = held;
         difference
@@ -139,6 +167,39 @@ impl LivePlan {
 }
 
 impl HeldByQemu {
+    /// The links of the plan's cards, by ID of the device.
+    #[must_use]
+    pub fn links(&self) -> BTreeMap<String, LinkState> {
+        self.cards.iter().map(|(device, card)| (device.clone(), card.link)).collect()
+    }
+
+    /// Those cards of the plan that are there and whose cable is out, by ID of the device.
+    #[must_use]
+    pub fn pulled(&self) -> Vec<String> {
+        let cards =
+            self.cards.iter().filter(|(device, card)| card.link == LinkState::Down && self.devices.contains(*device));
+        cards.map(|(device, _)| device.clone()).collect()
+    }
+
+    /// The cable of the card that has this ID, or whose backend has, as in QEMU's `set_link`; there is none where the card was taken away.
+    fn set_link(&mut self, id: &str, link: LinkState) {
+        for (device, card) in &mut self.cards {
+            if (device == id || card.netdev == id) && self.devices.contains(device) {
+                card.link = link;
+            }
+        }
+    }
+
+    /// The cards where these devices are there: one that was taken away has no link, and one that came back begins with one.
+    fn cards_among(&self, devices: &BTreeSet<String>) -> BTreeMap<String, Card> {
+        let link = |id: &String, card: &Card| match (self.devices.contains(id), devices.contains(id)) {
+            (_, false) => LinkState::Down,
+            (false, true) => LinkState::Up,
+            (true, true) => card.link,
+        };
+        self.cards.iter().map(|(id, card)| (id.clone(), Card { link: link(id, card), ..card.clone() })).collect()
+    }
+
     /// What has to be done to this to get that.
     fn until(&self, later: &Self) -> Difference {
         let sets: [(&str, &BTreeSet<String>, &BTreeSet<String>); 4] = [
@@ -153,18 +214,46 @@ impl HeldByQemu {
             difference.added.extend(after.difference(before).map(|name| format!("{what} {name}")));
         }
         let drives = later.drives.iter().filter(|(id, drive)| self.drives.get(*id).is_some_and(|old| old != *drive));
-        difference.changed = drives.map(|(id, drive)| format!("drive {id}: {drive}")).collect();
+        let cards = later.cards.iter().filter(|(id, card)| self.cards.get(*id).is_some_and(|old| old != *card));
+        let drives = drives.map(|(id, drive)| format!("drive {id}: {drive}"));
+        difference.changed = drives.chain(cards.map(|(id, card)| format!("card {id}: {card}"))).collect();
         difference
     }
 }
 
 impl Change {
-    /// A command with its arguments: of those only the name of what it is about is kept.
+    /// A command with its arguments: of those only the name of what it is about is kept, and what it makes of a link. A line for the human
+    /// monitor counts if it is `set_link NAME on|off`.
     #[must_use]
-    pub fn of(command: &str, arguments: &serde_json::Value) -> Self {
+    pub fn of(command: &str, arguments: &Value) -> Self {
         let subjects = ["id", "node-name", "job-id", "device", "name"];
-        let subject = subjects.iter().find_map(|key| arguments.get(key)?.as_str()).map(bounded);
-        Self { command: bounded(command), subject }
+        let named = || subjects.iter().find_map(|key| arguments.get(key)?.as_str());
+        let (subject, link) = match command {
+            "human-monitor-command" => {
+                arguments.get("command-line").and_then(Value::as_str).and_then(link_of_line).unzip()
+            }
+            "set_link" => (named(), arguments.get("up").and_then(Value::as_bool).map(link)),
+            _ => (named(), None),
+        };
+        Self { command: bounded(command), subject: subject.map(bounded), link }
+    }
+}
+
+fn link(is_up: bool) -> LinkState {
+    if is_up { LinkState::Up } else { LinkState::Down }
+}
+
+/// The name and the link in a line for QEMU's human monitor: `set_link NAME on|off`.
+fn link_of_line(line: &str) -> Option<(&str, LinkState)> {
+    let mut parts = line.split_whitespace();
+    let (Some("set_link"), Some(name), Some(state), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return None;
+    };
+    match state {
+        "on" => Some((name, LinkState::Up)),
+        "off" => Some((name, LinkState::Down)),
+        _ => None,
     }
 }
 
@@ -179,6 +268,15 @@ impl fmt::Display for Change {
             Some(subject) => write!(formatter, "{} {}", self.command, subject),
             None => formatter.write_str(&self.command),
         }
+    }
+}
+
+impl fmt::Display for Card {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self.link {
+            LinkState::Up => "link up",
+            LinkState::Down => "link down",
+        })
     }
 }
 

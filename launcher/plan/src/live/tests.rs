@@ -2,6 +2,12 @@ use serde_json::json;
 
 use super::*;
 
+/// Cards whose backends are `net-ID`.
+fn cards(links: &[(&str, LinkState)]) -> BTreeMap<String, Card> {
+    let card = |&(id, link): &(&str, LinkState)| (id.to_owned(), Card { netdev: format!("net-{id}"), link });
+    links.iter().map(card).collect()
+}
+
 fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
@@ -52,15 +58,61 @@ fn what_qemu_reports_is_taken_over_and_what_is_new_is_returned() {
         chardevs: set(&["monitor"]),
         netdevs: set(&["net0"]),
         drives: drive(false, Some("cd")),
+        cards: cards(&[("nic", LinkState::Up)]),
     };
     let mut live = LivePlan { version: LIVE_VERSION, held: held.clone(), pending: Vec::new() };
     assert!(live.observe(HeldByQemu { netdevs: BTreeSet::new(), ..held.clone() }).is_empty(), "network backends stay");
     let observed = HeldByQemu { block_nodes: set(&["root", "new"]), drives: drive(true, None), ..held };
-    let difference = live.observe(observed.clone());
+    let difference = live.observe(HeldByQemu { cards: BTreeMap::new(), ..observed.clone() });
     assert_eq!(difference.missing, ["block node cd"]);
     assert_eq!(difference.added, ["block node new"]);
     assert_eq!(difference.changed, ["drive cd: open, medium none"]);
-    assert_eq!(live.held, observed);
+    assert_eq!(live.held, observed, "the links stay");
+}
+
+#[test]
+fn a_link_is_as_the_last_command_that_was_done_left_it() {
+    let held = HeldByQemu {
+        devices: set(&["nic-a", "nic-b"]),
+        netdevs: set(&["net-nic-a", "net-nic-b"]),
+        cards: cards(&[("nic-a", LinkState::Up), ("nic-b", LinkState::Down)]),
+        ..HeldByQemu::default()
+    };
+    let mut live = LivePlan { version: LIVE_VERSION, held, pending: Vec::new() };
+    let set_link = |name: &str, up: bool| Change::of("set_link", &json!({"name": name, "up": up}));
+    let line = |line: &str| Change::of("human-monitor-command", &json!({"command-line": line}));
+    let (up, down) = (LinkState::Up, LinkState::Down);
+    for (change, outcome, [a, b]) in [
+        (set_link("nic-a", false), Outcome::Refused, [up, down]),
+        (set_link("nic-a", false), Outcome::Done, [down, down]),
+        (set_link("nic-b", true), Outcome::Done, [down, up]),
+        // By the backend, which is the other end of the cable.
+        (set_link("net-nic-a", true), Outcome::Done, [up, up]),
+        (set_link("nothing", false), Outcome::Done, [up, up]),
+        (line(" set_link  nic-a off "), Outcome::Done, [down, up]),
+        (line("set_link nic-a on"), Outcome::Done, [up, up]),
+        (line("set_link nic-a off now"), Outcome::Done, [up, up]),
+        (line("info network"), Outcome::Done, [up, up]),
+        (Change::of("netdev_del", &json!({"id": "net-nic-b"})), Outcome::Done, [up, down]),
+    ] {
+        live.intend(change.clone());
+        live.settle(&change, outcome);
+        assert_eq!(live.held.cards, cards(&[("nic-a", a), ("nic-b", b)]), "{change:?} {outcome:?}");
+    }
+}
+
+#[test]
+fn a_card_that_was_taken_away_has_no_link_and_one_that_comes_back_has() {
+    let held = |devices: &[&str]| HeldByQemu { devices: set(devices), ..HeldByQemu::default() };
+    let with_cards = HeldByQemu { cards: cards(&[("nic", LinkState::Up)]), ..held(&["nic"]) };
+    let mut live = LivePlan { version: LIVE_VERSION, held: with_cards, pending: Vec::new() };
+    assert_eq!(live.observe(held(&[])).changed, ["card nic: link down"]);
+    let plug = Change::of("set_link", &json!({"name": "nic", "up": true}));
+    live.intend(plug.clone());
+    live.settle(&plug, Outcome::Done);
+    assert_eq!(live.held.cards, cards(&[("nic", LinkState::Down)]), "there is none to plug");
+    assert_eq!(live.observe(held(&["nic"])).changed, ["card nic: link up"]);
+    assert!(live.observe(held(&["nic"])).is_empty());
 }
 
 #[test]
@@ -94,8 +146,10 @@ fn a_change_keeps_names_and_no_other_argument() {
 
 #[test]
 fn a_document_of_a_later_build_is_read_as_far_as_it_is_supported() {
-    let later = json!({"version": 9, "held": {"devices": ["nic"], "jobs": ["backup"]}, "pending": [
-        {"command": "device_add", "subject": "d", "since": 7}], "more": true});
+    let cards = json!({"nic": {"netdev": "net", "link": "sideways"}});
+    let later = json!({"version": 9, "held": {"devices": ["nic"], "jobs": ["backup"], "cards": cards}, "pending": [
+        {"command": "set_link", "subject": "d", "link": "sideways", "since": 7}], "more": true});
     let live: LivePlan = serde_json::from_value(later).unwrap();
-    assert_eq!((live.version, live.held.devices, live.pending.len()), (9, set(&["nic"]), 1));
+    assert_eq!((live.version, live.held.devices, live.held.cards), (9, set(&["nic"]), BTreeMap::new()));
+    assert_eq!(live.pending, [Change { command: "set_link".into(), subject: Some("d".into()), link: None }]);
 }

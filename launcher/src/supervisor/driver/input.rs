@@ -1,10 +1,13 @@
 //! What the driver starts from, what reaches it, and why it returns.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use garboard_plan::Lifecycle;
 use garboard_protocol::change::ChangeRequest;
-use garboard_protocol::control::{ControlReply, CredentialsStatus, DiskStatus, GuestStatus, InterfaceStatus, Status};
+use garboard_protocol::control::{
+    ControlReply, CredentialsStatus, DiskStatus, GuestStatus, InterfaceStatus, Link, Status,
+};
 use garboard_protocol::journal::Journal;
 use garboard_protocol::launch::FromInit;
 use garboard_qmp::Monitor;
@@ -43,6 +46,8 @@ pub(crate) struct Planned {
 pub(crate) enum Input {
     /// The machine was planned, or the plan of an earlier supervisor was found.
     Planned(Box<Planned>),
+    /// Cables of its cards were pulled or plugged: the links of all, by name of the interface.
+    LinksChanged(BTreeMap<String, Link>),
     /// A launch is about to be sent to PID 1; answered with whether it is in the journal.
     Launching(oneshot::Sender<bool>),
     /// A message of PID 1.

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use garboard_plan::StartState;
 use garboard_protocol::change::ChangeRequest;
 use garboard_protocol::control::{InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
@@ -22,6 +21,7 @@ mod held;
 mod input;
 mod journaling;
 mod numbered;
+mod planned;
 
 pub(crate) use held::REQUEST_PATIENCE;
 pub(super) use input::{Client, DriverExit, DriverSeed, Heartbeat, Input, Inputs, Offer, Outcome, Planned};
@@ -248,6 +248,7 @@ impl Driver {
             Input::Lost if self.pending_end.is_some() => self.finish_pending_end().await,
             Input::Lost => self.apply(Event::Lost).await,
             Input::Planned(planned) => self.note_plan(*planned),
+            Input::LinksChanged(links) => self.note_links(&links),
             Input::MonitorUp { monitor, run_state } => {
                 self.monitor = Some(monitor);
                 let on_ready = std::mem::replace(&mut self.seed.on_ready, OnReady::Leave);
@@ -324,25 +325,6 @@ impl Driver {
             }
             FromInit::Hello { .. } | FromInit::Unknown => {}
         }
-    }
-
-    fn note_plan(&mut self, planned: Planned) {
-        self.seed.life.follow(&planned.lifecycle);
-        self.seed.on_ready = match planned.lifecycle.start {
-            StartState::Running if !self.seed.journal.started => OnReady::LetRun,
-            StartState::Running | StartState::Paused => OnReady::Leave,
-        };
-        let status = &mut self.seed.status;
-        status.software_emulation = planned.software_emulation;
-        status.interpreted_by_kvm = planned.interpreted_by_kvm;
-        status.machine = planned.machine;
-        status.memory_bytes = planned.memory_bytes;
-        status.overhead_bytes = planned.overhead_bytes;
-        status.vcpus = planned.vcpus;
-        status.stored = planned.stored;
-        status.disks = planned.disks;
-        status.interfaces.clone_from(&planned.interfaces);
-        self.planned = planned.interfaces;
     }
 
     async fn finish_pending_end(&mut self) {

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Every command that taints is taken for a change: the broker's table has judged each command, and a second list would
-//! miss some. QEMU's own report decides; a difference is logged and taken over, and never ends a guest.
+//! miss some. QEMU's own report decides; a difference is logged and taken over, and never ends a guest. Links of cards, which it does
+//! not report, follow from the commands, and the machine's status from them ([`super::links`]).
 
 mod observe;
 #[cfg(test)]
@@ -19,14 +20,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use garboard_plan::LaunchPlan;
 use garboard_plan::live::{Change, Difference, LivePlan, Outcome};
+use garboard_plan::{LaunchPlan, LinkState};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths;
 use garboard_qmp::{CallError, Interest, Monitor, Notice, Subscription};
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::open::{Dir, Links, OpenError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::journal;
 pub(super) use observe::block_nodes;
@@ -52,7 +53,11 @@ pub(crate) struct Live {
     document: Arc<Mutex<Document>>,
     /// A change was settled: QEMU is to be asked.
     settled: Arc<Notify>,
+    links: Arc<watch::Sender<CardLinks>>,
 }
+
+/// Links of cards, by ID of the device.
+pub(crate) type CardLinks = BTreeMap<String, LinkState>;
 
 struct Document {
     directory: PathBuf,
@@ -69,7 +74,7 @@ impl Live {
         Self::with(directory, LivePlan::of(plan), false)
     }
 
-    /// For a machine that runs: from the document of the supervisor before. One that wrote none leaves the plan.
+    /// For a machine that runs: from the document of the supervisor before. One that wrote none leaves the plan, also of its cards alone.
     pub(crate) fn resume(directory: &Path, plan: &LaunchPlan) -> Self {
         let mut live = match read(directory) {
             Ok(Some(live)) => live,
@@ -84,14 +89,28 @@ impl Live {
             live.intend(change.clone());
             live.settle(&change, Outcome::Done);
         }
+        for (device, card) in LivePlan::of(plan).held.cards {
+            live.held.cards.entry(device).or_insert(card);
+        }
         Self::with(directory, live, true)
     }
 
     fn with(directory: &Path, plan: LivePlan, is_inherited: bool) -> Self {
         let document = Document { directory: directory.to_owned(), plan, written: None, is_inherited };
-        let live = Self { document: Arc::new(Mutex::new(document)), settled: Arc::new(Notify::new()) };
+        let live =
+            Self { document: Arc::new(Mutex::new(document)), settled: Arc::new(Notify::new()), links: Arc::default() };
         live.change(|_| {});
         live
+    }
+
+    /// The links of the plan's cards now, and each change of them until the last clone of this is gone.
+    pub(crate) fn links(&self) -> watch::Receiver<CardLinks> {
+        self.links.subscribe()
+    }
+
+    /// Cards that are there and whose cable is out, by ID of the device.
+    pub(crate) fn pulled(&self) -> Vec<String> {
+        self.lock().plan.held.pulled()
     }
 
     /// A change is about to be sent.
@@ -169,6 +188,12 @@ impl Live {
     fn change<T>(&self, how: impl FnOnce(&mut LivePlan) -> T) -> T {
         let mut document = self.lock();
         let answer = how(&mut document.plan);
+        let links = document.plan.held.links();
+        self.links.send_if_modified(|known| {
+            let is_changed = *known != links;
+            *known = links;
+            is_changed
+        });
         if document.written.as_ref() != Some(&document.plan) {
             match write(&document.directory, &document.plan) {
                 Ok(()) => document.written = Some(document.plan.clone()),

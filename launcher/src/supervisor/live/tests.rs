@@ -100,7 +100,7 @@ async fn a_change_is_in_the_document_before_qemu_has_it() {
     tokio::spawn(async move { client.send(device("late")).await });
     fake.until_received("device_add", 1).await;
     let pending = room.written().pending;
-    assert_eq!(pending, [Change { command: "device_add".into(), subject: Some("late".into()) }]);
+    assert_eq!(pending, [Change { command: "device_add".into(), subject: Some("late".into()), link: None }]);
     // The supervisor ends here. The next one goes on from what is written, and has nothing pending.
     drop(Live::resume(room.0.path(), &plan()));
     assert_eq!(room.written().pending, []);
@@ -124,6 +124,31 @@ async fn what_a_client_changes_is_in_the_document() {
     assert!(refused.is_err());
     room.until(|live| live.pending.is_empty()).await;
     assert!(room.written().held.netdevs.contains("net1"));
+}
+
+#[tokio::test]
+async fn a_cable_that_a_client_pulls_is_out_also_for_the_next_supervisor() {
+    let room = Room::new();
+    let live = Live::begin(room.0.path(), &plan());
+    let (fake, monitor) = connected().await;
+    fake.machine(|machine| {
+        machine.devices.insert("nic-default".to_owned(), json!({}));
+        machine.netdevs.insert("net-default".to_owned(), json!({}));
+    });
+    tokio::spawn(live.clone().follow(monitor.clone()));
+    room.until(|live| live.held.devices.contains("nic-default")).await;
+    let mut links = live.links();
+    let only = |link| CardLinks::from([("nic-default".to_owned(), link)]);
+    assert_eq!(*links.borrow_and_update(), only(LinkState::Up));
+    let (client, _broker) = client(&room, &live, monitor).await;
+    let set_link = |name: &str, up: bool| Request::new("set_link").arguments(&json!({"name": name, "up": up}));
+    assert!(client.send(set_link("nic-other", false)).await.is_err(), "QEMU does not have it");
+    client.send(set_link("net-default", false)).await.unwrap();
+    let pulled = links.wait_for(|links| *links == only(LinkState::Down));
+    assert!(tokio::time::timeout(PATIENCE, pulled).await.is_ok_and(|links| links.is_ok()), "{:?}", room.written());
+    assert_eq!(live.pulled(), ["nic-default"]);
+    let next = Live::resume(room.0.path(), &plan());
+    assert_eq!(*next.links().borrow(), only(LinkState::Down));
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,8 +221,13 @@ fn a_supervisor_that_attaches_goes_on_from_the_document_and_without_one_from_the
         {"command": "netdev_add", "subject": "net5"}]});
     std::fs::write(room.0.path().join(paths::LIVE), later.to_string()).unwrap();
     drop(Live::resume(room.0.path(), &plan()));
-    let held =
-        HeldByQemu { devices: ["hot".to_owned()].into(), netdevs: ["net5".to_owned()].into(), ..HeldByQemu::default() };
+    let held = HeldByQemu {
+        devices: ["hot".to_owned()].into(),
+        netdevs: ["net5".to_owned()].into(),
+        // It was of a version that did not follow links.
+        cards: LivePlan::of(&plan()).held.cards,
+        ..HeldByQemu::default()
+    };
     assert_eq!((room.written().held, room.written().pending), (held, Vec::new()));
     std::fs::write(room.0.path().join(paths::LIVE), "{").unwrap();
     drop(Live::resume(room.0.path(), &plan()));

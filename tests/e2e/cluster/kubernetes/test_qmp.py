@@ -8,11 +8,12 @@ import pytest
 
 from garboard_e2e.cluster.api import Api
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import NAMESPACE, Object
+from garboard_e2e.cluster.names import NAMESPACE, SIDECAR, Object
 from garboard_e2e.cluster.objects import machine
 from garboard_e2e.cluster.qmp_session import QmpSession
 from garboard_e2e.cluster.stream import OWN_GROUP, Refused
 from garboard_e2e.cluster.virtctl import is_paused
+from garboard_e2e.names import SUPERVISOR
 
 BASE = f"{OWN_GROUP}/namespaces/{NAMESPACE}/virtualmachineinstances/asked-of"
 # As many places as a supervisor has for one user, of those that only read and of the others.
@@ -125,6 +126,31 @@ def test_a_session_has_events_and_a_user_has_places_for_some(kube: Kube, running
         for session in sessions:
             session.close()
     kube.ask_until("a place", lambda: kube.tried("get", "--raw", f"{BASE}/qmp-read/query-status", namespace=None))
+
+
+def link(kube: Kube, name: str) -> object:
+    return kube.status_of("vmi", name)["interfaces"][0]["linkState"]
+
+
+def reported_card(kube: Kube, name: str) -> Object | None:
+    """As its supervisor reports it; None as long as there is none that has a plan."""
+    return next(iter(kube.answer(name, "status").get("interfaces", [])), None)
+
+
+def test_a_cable_that_is_pulled_is_out_in_the_status_also_under_the_next_supervisor(kube: Kube, running: str) -> None:
+    assert link(kube, running) == "up"
+    change(kube, "qmp-write/set_link", body=json.dumps({"name": "nic-default", "up": False}))
+    kube.wait("the cable is out", lambda: link(kube, running) == "down")
+    restarts = kube.restarts(running, SIDECAR)
+    kube.kill(running, SUPERVISOR)
+    kube.wait("the sidecar again", lambda: kube.restarts(running, SIDECAR) > restarts)
+    kube.ask_until("the supervisor", lambda: kube.is_answered(running))
+    card = kube.ask_until("a supervisor with its plan", lambda: reported_card(kube, running))
+    assert card["link"] == "down" and link(kube, running) == "down", card
+    plug = ["replace", "--raw", f"{BASE}/qmp-write/set_link", "-f", "-"]
+    body = json.dumps({"name": "nic-default", "up": True})
+    kube.ask_until("QEMU again", lambda: kube.tried(*plug, text=body, namespace=None))
+    kube.wait("the cable is in", lambda: link(kube, running) == "up")
 
 
 def test_nothing_of_a_machine_that_is_not_there_or_does_not_run(kube: Kube, running: str) -> None:

@@ -155,6 +155,44 @@ def next_writer(namespace: Namespace, machine: str) -> Terminal | None:
     return console
 
 
+def exactly(sock: socket.socket, count: int) -> bytes:
+    content = sock.recv(count, socket.MSG_WAITALL)
+    assert len(content) == count, f"the console was closed after {content!r}"
+    return content
+
+
+def looking_on(namespace: Namespace, place: str) -> tuple[dict[str, Any], socket.socket]:
+    """A viewer that begins behind a place (protocol/src/position.rs), and what it begins with."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(PATIENCE)
+    sock.connect(str(namespace.supervisor("hello") / "control.sock"))
+    sock.sendall(json.dumps({"ask": "console", "access": "view", "resume": place}).encode() + b"\n")
+    answer = b""
+    while not answer.endswith(b"\n"):
+        answer += exactly(sock, 1)
+    return json.loads(answer), sock
+
+
+def test_a_viewer_that_comes_again_loses_nothing_that_the_log_has(namespace: Namespace, machine: str) -> None:
+    begun, sock = looking_on(namespace, "new")
+    sock.close()
+    writer = namespace.wait("the keyboard", lambda: next_writer(namespace, machine))
+    # More than a supervisor keeps in memory. The guest is to expand it.
+    loop = b"n=10000; while [ $n -lt 16000 ]; do n=$((n+1)); echo line-$n-of-what-memory-does-not-keep; done"
+    writer.type(loop + b"; echo lines-$((6*9))\n")
+    writer.expect("lines-54\r", 3 * PATIENCE)
+    writer.type(DETACH)
+    writer.end(PATIENCE)
+    again, sock = looking_on(namespace, begun["position"])
+    assert (again["position"], again["resumed"], again["missed"]) == (begun["position"], True, 0), again
+    shown = b""
+    while b"lines-54\r" not in shown:
+        shown += exactly(sock, int.from_bytes(exactly(sock, 2), "big"))
+    sock.close()
+    lines = [int(line) for line in re.findall(rb"line-(\d+)-of-what-memory-does-not-keep\r", shown)]
+    assert lines == list(range(10001, 16001)), f"{len(lines)} lines of {len(shown)} bytes: {shown[-200:]!r}"
+
+
 def test_a_qmp_session_has_documentation_completion_history_and_is_read_only(
     namespace: Namespace, machine: str
 ) -> None:

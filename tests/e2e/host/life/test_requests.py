@@ -101,6 +101,31 @@ def test_why_restart_ps_a_tell_what_is_so(machine: Machine) -> None:
     assert len(machine.run("logs", "--tail", "1", machine.name).splitlines()) == 1, "logs --tail 1 should be one line"
 
 
+def link(machine: Machine) -> object:
+    """Of the machine's card; None as long as there is no supervisor that has a plan."""
+    interfaces = (machine.status() or {}).get("interfaces") or [{}]
+    return interfaces[0].get("link")
+
+
+def test_a_cable_that_is_pulled_is_out_also_under_the_next_supervisor(machine: Machine) -> None:
+    machine.start()
+    machine.wait("a guest that runs", lambda: machine.status_in("Running"))
+    assert link(machine) == "up", machine.status()
+    machine.run("qmp", "--allow-write", machine.name, "set_link", json.dumps({"name": "nic-default", "up": False}))
+    machine.wait("the cable is out", lambda: link(machine) == "down")
+    gone = machine.only(names.SUPERVISOR)
+    os.kill(gone, signal.SIGKILL)
+    machine.wait("the next supervisor", lambda: machine.processes(names.SUPERVISOR) not in ([], [gone]))
+    machine.wait("its status", lambda: machine.status_in("Running"))
+    assert machine.wait("its plan", lambda: link(machine)) == "down"
+    # By the other end of the cable, as a person at the human monitor has it.
+    line = json.dumps({"command-line": "set_link net-default on"})
+    machine.run("qmp", "--allow-dangerous", machine.name, "human-monitor-command", line)
+    machine.wait("the cable is in", lambda: link(machine) == "up")
+    machine.run("stop", "--force", machine.name)
+    machine.expect_end("forceStopped")
+
+
 def boots(machine: Machine) -> int:
     return machine.serial().count(b"garboard-hello: userspace")
 

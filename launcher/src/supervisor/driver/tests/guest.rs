@@ -1,7 +1,9 @@
 //! The driver and the monitor together, over a simulated QEMU: what takes several steps, and what another supervisor goes on with.
 
-use garboard_plan::LaunchPlan;
-use garboard_protocol::control::{GuestStatus, StopMode};
+use std::collections::BTreeMap;
+
+use garboard_plan::{LaunchPlan, StartState};
+use garboard_protocol::control::{GuestStatus, Link, StopMode};
 use garboard_protocol::journal::{Deadline, JournaledFreeze, JournaledSoftReboot, SoftRebootStep};
 use garboard_protocol::paths::{self, Layout};
 use garboard_qmp::testing::{AgentBehaviour, FakeAgent, FakeMonitor, GuestPower};
@@ -271,6 +273,30 @@ async fn a_freeze_is_answered_when_it_is_done_and_thawed_by_another_supervisor_i
     assert_eq!(qemu.journal().freeze, None);
     let (_, outcome) = second.asked(ChangeRequest::Unfreeze).await;
     assert_eq!(timeout(PATIENCE, outcome).await.unwrap().unwrap(), Ok(()));
+}
+
+#[tokio::test]
+async fn a_link_stays_as_it_was_left_whatever_the_guest_reports() {
+    let qemu = Qemu::start(GuestPower::Obeys);
+    let supervisor = qemu.attach();
+    supervisor.has_attached().await;
+    let Input::Planned(mut plan) = planned(lifecycle(StartState::Running, true)) else { panic!("no plan") };
+    let card =
+        InterfaceStatus { name: "default".into(), mac: "02:00:00:00:00:01".into(), ..InterfaceStatus::default() };
+    plan.interfaces = vec![InterfaceStatus { link: Some(Link::Up), ..card.clone() }];
+    let in_guest = InterfaceStatus { name: String::new(), interface_name: Some("eth0".into()), ..card };
+    let seen = Input::GuestAgentReported { guest: None, frozen: None, interfaces: Some(vec![in_guest]) };
+    let pulled = Input::LinksChanged(BTreeMap::from([("default".to_owned(), Link::Down)]));
+    for (input, name, link) in [
+        (Input::Planned(plan), None, Link::Up),
+        (pulled, None, Link::Down),
+        (seen, Some("eth0"), Link::Down),
+        (Input::AgentUp(None), None, Link::Down),
+    ] {
+        supervisor.happened.send(input).await.ok().unwrap();
+        let is_so = |one: &InterfaceStatus| one.interface_name.as_deref() == name && one.link == Some(link);
+        supervisor.until(|status| status.interfaces.first().is_some_and(is_so)).await;
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use garboard_machine::facts::HostFacts;
-use garboard_plan::{LaunchPlan, Lifecycle};
+use garboard_plan::{LaunchPlan, Lifecycle, StartState};
 use garboard_protocol::control::StopMode;
 use garboard_protocol::paths::{self, Layout};
 use garboard_qmp::ConnectOptions;
