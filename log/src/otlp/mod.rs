@@ -91,7 +91,7 @@ fn exporter(program: &'static str, version: &'static str) -> Result<Option<Expor
     Ok(Some((exporter, settings.collector(), resource)))
 }
 
-/// What is said of the program with each batch: what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES have, and where they have none, its name.
+/// The resource of each batch: what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES have, and where they have none, its name.
 fn resource(program: &'static str, version: &'static str, variable: impl Fn(&str) -> Option<String>) -> Resource {
     let name = Key::from_static_str("service.name");
     let chosen = Resource::builder().build();

@@ -20,7 +20,7 @@ const WAITING: usize = 2048;
 const LARGEST_BATCH: usize = 512;
 /// How long a batch that is not full is waited for.
 const DELAY: Duration = Duration::from_secs(2);
-/// How often the log says that spans were lost.
+/// How often a line about lost spans is logged.
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long the last batch may take when the program ends.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -41,8 +41,8 @@ pub struct Sending<E = opentelemetry_otlp::SpanExporter> {
     waiting: mpsc::Receiver<SpanData>,
     batch: Vec<SpanData>,
     lost: Arc<AtomicU64>,
-    /// When the log said last that spans were lost.
-    said: Option<Instant>,
+    /// When the last line about lost spans was logged.
+    logged_at: Option<Instant>,
 }
 
 /// Spans are on their way, until this is dropped or [finished](Self::finish).
@@ -57,7 +57,7 @@ pub(super) fn queue<E: SpanExporter>(exporter: E, collector: String) -> (Queue, 
     let (spans, waiting) = mpsc::channel(WAITING);
     let lost = Arc::<AtomicU64>::default();
     let queue = Queue { spans, lost: Arc::clone(&lost) };
-    (queue, Sending { exporter, collector, waiting, batch: Vec::new(), lost, said: None })
+    (queue, Sending { exporter, collector, waiting, batch: Vec::new(), lost, logged_at: None })
 }
 
 impl SpanProcessor for Queue {
@@ -129,15 +129,15 @@ impl<E: SpanExporter + 'static> Sending<E> {
         if error.is_some() {
             self.lost.fetch_add(count, Ordering::Relaxed);
         }
-        self.complain(error);
+        self.log_losses(error);
     }
 
-    fn complain(&mut self, error: Option<String>) {
-        let is_silent = self.said.is_some_and(|said| said.elapsed() < SILENCE);
+    fn log_losses(&mut self, error: Option<String>) {
+        let is_silent = self.logged_at.is_some_and(|at| at.elapsed() < SILENCE);
         if is_silent || self.lost.load(Ordering::Relaxed) == 0 {
             return;
         }
-        self.said = Some(Instant::now());
+        self.logged_at = Some(Instant::now());
         let lost = self.lost.swap(0, Ordering::Relaxed);
         tracing::warn!(collector = self.collector, lost, error, "spans did not reach the collector");
     }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(lost(), 7);
         let exporting = sending.begin();
         tokio::time::sleep(DELAY * 2).await;
-        // The first batch and those without room were told of; then the log is silent for a while.
+        // The first batch and those without room have had their line; for a while there is no other.
         assert_eq!(*away.0.lock().unwrap(), [LARGEST_BATCH; WAITING / LARGEST_BATCH]);
         assert_eq!(lost(), (WAITING - LARGEST_BATCH) as u64);
         queue.on_end(span(TraceFlags::SAMPLED));
