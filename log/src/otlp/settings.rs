@@ -11,9 +11,9 @@
 //! | `OTEL_EXPORTER_OTLP_TIMEOUT` | milliseconds for a batch, with all attempts |
 //! | `OTEL_EXPORTER_OTLP_CERTIFICATE` | a file with authorities, PEM; needed for `https` |
 //! | `OTEL_EXPORTER_OTLP_CLIENT_KEY`, `…_CLIENT_CERTIFICATE` | refused |
+//! | `OTEL_TRACES_SAMPLER`, `…_SAMPLER_ARG` | judged here, followed by the SDK, which would take a wrong one for the usual one |
 //!
-//! The crates below read `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER` with its `_ARG`, and the limits
-//! `OTEL_SPAN_*`.
+//! The crates below read `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, and the limits `OTEL_SPAN_*`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,6 +25,15 @@ const USUAL_ENDPOINT: &str = "http://localhost:4318";
 /// What is added to the endpoint of all signals.
 const PATH: &str = "/v1/traces";
 const USUAL_TIMEOUT_MS: u64 = 10_000;
+/// Which traces are sent. Those of a ratio have it in a variable of their own.
+const SAMPLERS: [&str; 6] = [
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+];
 
 /// Why a collector that is named cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -103,6 +112,7 @@ pub(super) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Option<S
         let (name, value) = of_traces(what).unzip();
         only((name.unwrap_or_default(), value), supported, instead)?;
     }
+    sampler(written("OTEL_TRACES_SAMPLER"), written("OTEL_TRACES_SAMPLER_ARG"))?;
     let settings = Settings {
         endpoint: endpoint(name, value)?,
         timeout: timeout(of_traces("TIMEOUT"))?,
@@ -125,6 +135,22 @@ fn only(
             Err(SettingsError::Unsupported { variable, value, instead })
         }
         Some(_) | None => Ok(()),
+    }
+}
+
+fn sampler(sampler: Option<String>, argument: Option<String>) -> Result<(), SettingsError> {
+    let Some(sampler) = sampler else { return Ok(()) };
+    let refused = |variable: &str, value: String, instead| {
+        Err(SettingsError::Unsupported { variable: variable.to_owned(), value, instead })
+    };
+    if !SAMPLERS.contains(&sampler.as_str()) {
+        let instead = "`parentbased_always_on`, `parentbased_traceidratio` or another one of the specification";
+        return refused("OTEL_TRACES_SAMPLER", sampler, instead);
+    }
+    let is_part = |text: &String| text.parse::<f64>().is_ok_and(|part| (0.0..=1.0).contains(&part));
+    match argument.filter(|_| sampler.ends_with("ratio")).filter(|text| !is_part(text)) {
+        Some(wrong) => refused("OTEL_TRACES_SAMPLER_ARG", wrong, "a number from 0 to 1"),
+        None => Ok(()),
     }
 }
 
@@ -200,10 +226,13 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),
             ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/key"),
             ("OTEL_TRACES_EXPORTER", "zipkin"),
+            ("OTEL_TRACES_SAMPLER", "xray"),
         ] {
             let error = of(&[endpoint, (name, value)]).unwrap_err();
             assert!(error.to_string().starts_with(&format!("{name} is `{value}`")), "{error}");
         }
+        let ratio = |part| of(&[endpoint, ("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", part)]);
+        assert!(ratio("0.25").is_ok() && ratio("2").is_err() && ratio("many").is_err());
         for value in ["collector:4318", "unix:///run/otlp", "http://"] {
             let error = of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", value)]).unwrap_err();
             assert!(matches!(error, SettingsError::Endpoint { .. }), "{error}");
