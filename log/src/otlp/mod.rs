@@ -71,7 +71,7 @@ where
         Ok(Some((exporter, collector, resource))) => {
             let (queue, sending) = queue::queue(exporter, collector);
             let provider = provider(queue, resource);
-            let layer = layer(provider.tracer(program));
+            let layer = layer::<S>(provider.tracer(program));
             let _ = PROVIDER.set(provider);
             (Some(layer), Ok(Some(sending)))
         }
@@ -110,7 +110,7 @@ fn layer<S>(tracer: SdkTracer) -> impl Layer<S> + Send + Sync + 'static
 where
     S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
 {
-    tracing_opentelemetry::layer()
+    tracing_opentelemetry::layer::<S>()
         .with_tracer(tracer)
         .with_location(false)
         .with_threads(false)
