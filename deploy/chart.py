@@ -31,6 +31,13 @@ PULL_SECRETS = """\
 {indent}{{{{- with .Values.imagePullSecrets }}}}
 {indent}imagePullSecrets: {{{{- toYaml . | nindent {deeper} }}}}
 {indent}{{{{- end }}}}"""
+# Whose spans are sent to a collector, by variables beside their own.
+TRACED = {"controller.yaml", "node.yaml"}
+ENVIRONMENT = re.compile(r"^( *)env:$")
+COLLECTOR = """\
+{indent}{{{{- with .Values.tracing.environment }}}}
+{indent}{{{{- toYaml . | nindent {depth} }}}}
+{indent}{{{{- end }}}}"""
 # The release's own KubeVirt object is made when webhooks are there and nothing answers them yet: it is not asked about.
 SETTINGS_WEBHOOK = re.compile(r"^- name: \w+-kubevirts\.kubevirt\.io$")
 WEBHOOK = re.compile(r"^- name: ")
@@ -173,6 +180,8 @@ def content(name: str, text: str) -> str:
             condition = own_condition(line)
         if condition and line == "  matchConditions:":
             made.append(condition)
+        if name in TRACED and (own := ENVIRONMENT.match(line)):
+            made.append(COLLECTOR.format(indent=own[1], depth=len(own[1])))
         if account := ACCOUNT.match(line):
             made.append(PULL_SECRETS.format(indent=account[1], deeper=len(account[1]) + 2))
     body = "\n".join(made) + "\n"

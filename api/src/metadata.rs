@@ -192,6 +192,9 @@ pub mod annotation {
     pub const EXCLUDE_PRESETS: &str = "virtualmachineinstancepresets.admission.kubevirt.io/exclude";
     /// On an instance: presets of which it did not get everything, and what it has of its own instead, for an event.
     pub const PRESETS_OVERRIDDEN: &str = "garboard.dev/presets-overridden";
+    /// On a VirtualMachine, an instance and its pod, where spans are sent to a collector: which trace what follows from its last change belongs
+    /// to, and since when.
+    pub const TRACE: &str = "garboard.dev/trace";
     /// On a VirtualMachine: its pool lets it go without its volumes, once it is stopped.
     pub const LEAVES_POOL: &str = "garboard.dev/leaves-pool";
     /// On a VirtualMachine: what is stored of the machine (`status.storedMachine`), for backups that leave the status out.

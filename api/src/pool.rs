@@ -27,7 +27,7 @@ pub const LONGEST_NAME: usize = 63 - 1 - ENDING;
 const ENDING: usize = 8;
 
 /// Annotations of machines that the controller alone writes: no machine has them of its template.
-pub const OWN_ANNOTATIONS: [&str; 2] = [annotation::STORED_MACHINE, annotation::LEAVES_POOL];
+pub const OWN_ANNOTATIONS: [&str; 3] = [annotation::STORED_MACHINE, annotation::LEAVES_POOL, annotation::TRACE];
 
 /// How many machines there are to be; 0 or more.
 #[must_use]

@@ -18,6 +18,7 @@ use garboard_controller::{
     certificates, health, kubevirt, metrics, nodes, reconcilers, subresources, verbosity, webhook,
 };
 use garboard_log::Levels;
+use garboard_log::otlp::{self, Sending};
 use garboard_protocol::causes::ErrorChain;
 use garboard_tunnel::controller::Nodes;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -83,11 +84,21 @@ struct Args {
 async fn main() -> ExitCode {
     let lines = tracing_subscriber::fmt::layer().json().with_current_span(false).with_writer(std::io::stderr);
     let lines = lines.with_filter(garboard_cluster::log::discreet());
+    let (spans, sending) = otlp::spans("garboard-controller", VERSION);
     let (filter, levels) = garboard_log::filter(std::env::var(garboard_log::VARIABLE).ok().as_deref());
-    tracing_subscriber::registry().with(lines).with(filter).init();
+    tracing_subscriber::registry().with(lines).with(spans).with(filter).init();
     // One provider for the whole process, before the first connection.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    match run(Args::parse(), levels).await {
+    let exporting = sending.unwrap_or_else(|error| {
+        tracing::error!(error = %ErrorChain(&error), "no spans are sent");
+        None
+    });
+    let exporting = exporting.map(Sending::begin);
+    let outcome = run(Args::parse(), levels).await;
+    if let Some(exporting) = exporting {
+        exporting.finish().await;
+    }
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             tracing::error!(problem, "the controller exits");

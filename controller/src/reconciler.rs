@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::{FutureExt, StreamExt};
+use garboard_api::metadata::annotation;
+use garboard_log::otlp;
 use garboard_protocol::causes::ErrorChain;
 use kube::Resource;
 use kube::runtime::applier;
@@ -130,11 +132,17 @@ struct Runner<R> {
     counted: Arc<Workqueue>,
 }
 
-/// What is logged while an object is reconciled belongs here; `attempt` where attempts are counted.
+/// What is logged while an object is reconciled belongs here; `attempt` where attempts are counted. It is in the trace of the change that
+/// made the object what it is.
 pub(crate) fn span<K: Kind>(object: &Cached<K>, attempt: Option<u32>) -> Span {
     let ObjectKey { namespace, name: object_name } = object.key();
-    let uid = object.meta().uid.as_deref();
-    tracing::info_span!("reconcile", kind = K::KIND, namespace, object = object_name, uid, attempt)
+    let metadata = object.meta();
+    let uid = metadata.uid.as_deref();
+    let span = tracing::info_span!("reconcile", kind = K::KIND, namespace, object = object_name, uid, attempt);
+    if let Some(trace) = metadata.annotations.as_ref().and_then(|all| all.get(annotation::TRACE)) {
+        otlp::follow(&span, trace);
+    }
+    span
 }
 
 /// A panic ends the work on this object, and it is put aside like one that was refused.
@@ -144,9 +152,18 @@ async fn one<R: Reconcile>(object: Arc<Cached<R::Kind>>, runner: Arc<Runner<R>>)
     let _working = runner.counted.begin(&key);
     let (began, of_object) = (Instant::now(), span(&object, Some(attempt)));
     let reconciling = runner.reconciler.reconcile(&object, attempt).instrument(of_object.clone());
-    let outcome = AssertUnwindSafe(reconciling).catch_unwind().await;
+    let outcome = AssertUnwindSafe(reconciling).catch_unwind().await.unwrap_or(Err(ReconcileError::Panicked));
     runner.reconciler.durations().add(began.elapsed());
-    let pause = match outcome.unwrap_or(Err(ReconcileError::Panicked))? {
+    if let Err(error) = &outcome
+        && error.is_abnormal()
+    {
+        let error = ErrorChain(error);
+        otlp::failed(&of_object, &error);
+        of_object.in_scope(|| {
+            tracing::warn!(kind = R::Kind::KIND, namespace = key.namespace, name = key.name, %error, "reconcile failed; tried again");
+        });
+    }
+    let pause = match outcome? {
         Some(Pause::Growing { first, longest }) => runner.attempts.next(key, first, longest),
         Some(Pause::Until(pause)) => {
             runner.attempts.forget(&key);
@@ -162,17 +179,9 @@ async fn one<R: Reconcile>(object: Arc<Cached<R::Kind>>, runner: Arc<Runner<R>>)
 }
 
 fn failed<R: Reconcile>(object: Arc<Cached<R::Kind>>, error: &ReconcileError, runner: Arc<Runner<R>>) -> Action {
-    let key = object.key();
-    if error.is_abnormal() {
-        let error = ErrorChain(error);
-        let span = span(&object, Some(runner.attempts.of(&key)));
-        span.in_scope(|| {
-            tracing::warn!(kind = R::Kind::KIND, namespace = key.namespace, name = key.name, %error, "reconcile failed; tried again");
-        });
-    }
     runner.counted.retry();
     let (first, longest) = error.pauses();
-    Action::requeue(runner.attempts.next(key, first, longest))
+    Action::requeue(runner.attempts.next(object.key(), first, longest))
 }
 
 /// Runs a part of this program that has no end, and begins it again after a panic: later each time.

@@ -12,8 +12,13 @@
 //! Where [`VARIABLE`] is set, it alone decides, and no number changes anything. Not for: the form of lines, nor where they go.
 //!
 //! No `EnvFilter`: its regular expressions would make up a good part of a supervisor, which must stay small.
+//!
+//! With the feature `otlp` a program may send its spans to a collector, too (`otlp`).
 
 #![forbid(unsafe_code)]
+
+#[cfg(feature = "otlp")]
+pub mod otlp;
 
 use std::sync::Arc;
 

@@ -47,6 +47,7 @@ pub mod run;
 mod run_record;
 pub mod server;
 pub mod socket;
+mod start_spans;
 pub mod status;
 pub mod supervisors;
 pub mod verbosity;

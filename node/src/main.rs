@@ -4,8 +4,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 use garboard_log::Levels;
+use garboard_log::otlp::{self, Sending};
 use garboard_node::args::{Args, LogFormat};
 use garboard_node::confine::{Directories, Enforced, confine};
+use garboard_protocol::causes::ErrorChain;
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -26,13 +28,20 @@ fn main() -> ExitCode {
         LogFormat::Json => lines.json().with_current_span(false).boxed(),
         LogFormat::Text => lines.boxed(),
     };
+    let lines = lines.with_filter(garboard_cluster::log::discreet());
+    // The authorities of a collector are read here: later there may be no right to the file.
+    let (spans, sending) = otlp::spans("garboard-node", version);
     let (filter, levels) = garboard_log::filter(std::env::var(garboard_log::VARIABLE).ok().as_deref());
-    tracing_subscriber::registry().with(lines.with_filter(garboard_cluster::log::discreet())).with(filter).init();
+    tracing_subscriber::registry().with(lines).with(spans).with(filter).init();
     garboard_node::contain::log_panics();
     // Fails only if one was chosen already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     tracing::info!(version, "the node agent starts");
-    match start(args, version, levels) {
+    let sending = sending.unwrap_or_else(|error| {
+        tracing::error!(error = %ErrorChain(&error), "no spans are sent");
+        None
+    });
+    match start(args, version, levels, sending) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), "the node agent failed");
@@ -41,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(args: Args, version: &'static str, levels: Levels) -> anyhow::Result<()> {
+fn start(args: Args, version: &'static str, levels: Levels, sending: Option<Sending>) -> anyhow::Result<()> {
     // A rule is for a directory that is there.
     garboard_node::run::prepare(&args.agent_directory)?;
     let directories =
@@ -57,5 +66,12 @@ fn start(args: Args, version: &'static str, levels: Levels) -> anyhow::Result<()
     }
     // Two threads: work on a network namespace occupies one for milliseconds.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(garboard_node::run::run(args, version, levels))
+    runtime.block_on(async {
+        let exporting = sending.map(Sending::begin);
+        let outcome = garboard_node::run::run(args, version, levels).await;
+        if let Some(exporting) = exporting {
+            exporting.finish().await;
+        }
+        outcome
+    })
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use garboard_api::Quantity;
-use garboard_api::metadata::label;
 use garboard_api::metadata::node_label::is_of_agent;
+use garboard_api::metadata::{annotation, label};
 use garboard_cluster::report::claims::{self, Claims};
 use garboard_cluster::report::condition::{UNPAUSED, condition, reported};
 use garboard_protocol::pod::ORDER_ANNOTATION;
@@ -69,6 +69,8 @@ pub struct LauncherPod {
     pub vmi_uid: String,
     /// What the controller ordered for it ([`ORDER_ANNOTATION`]), as it is written.
     pub order: Option<Arc<str>>,
+    /// The trace that it was made in ([`annotation::TRACE`]), as it is written.
+    pub trace: Option<Arc<str>>,
 }
 
 impl LauncherPod {
@@ -97,6 +99,7 @@ pub fn launcher_pod(pod: &Pod, node: &str) -> Option<LauncherPod> {
     }
     let status = pod.status.as_ref();
     let addresses = status.and_then(|status| status.pod_ips.as_ref());
+    let annotated = |key: &str| metadata.annotations.as_ref()?.get(key).map(|value| value.as_str().into());
     Some(LauncherPod {
         uid: PodUid::parse(metadata.uid.as_deref()?)?,
         namespace: metadata.namespace.clone()?,
@@ -109,11 +112,8 @@ pub fn launcher_pod(pod: &Pod, node: &str) -> Option<LauncherPod> {
         compute_end: compute_end(pod),
         vmi: owner.name.clone(),
         vmi_uid: owner.uid.clone(),
-        order: metadata
-            .annotations
-            .as_ref()
-            .and_then(|all| all.get(ORDER_ANNOTATION))
-            .map(|order| order.as_str().into()),
+        order: annotated(ORDER_ANNOTATION),
+        trace: annotated(annotation::TRACE),
     })
 }
 
@@ -172,8 +172,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_launcher_pod_is_read() {
+        let mut traced = example();
+        traced.metadata.annotations = Some([(annotation::TRACE.to_owned(), "t".to_owned())].into());
+        assert_eq!(launcher_pod(&traced, "node-1").unwrap().trace.as_deref(), Some("t"));
         let pod = launcher_pod(&example(), "node-1").unwrap();
-        assert_eq!((pod.vmi.as_str(), pod.vmi_uid.as_str()), ("vm", VMI));
+        assert_eq!((pod.vmi.as_str(), pod.vmi_uid.as_str(), &pod.trace), ("vm", VMI, &None));
         assert_eq!(pod.addresses, ["10.244.1.7", "fd00::7"]);
         assert_eq!(pod.unpaused.as_deref(), Some("True"));
         assert_eq!(pod.needs.into_iter().collect::<Vec<_>>(), ["machine-type.node.kubevirt.io/q35"]);

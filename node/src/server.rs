@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use garboard_agent::line_socket::{LineError, LineSocket};
 use garboard_agent::plumbing::Reply;
+use garboard_log::otlp;
 use garboard_net::GuestAddresses;
 use garboard_protocol::agent::{AgentReply, AgentRequest};
 use garboard_protocol::causes::ErrorChain;
@@ -210,6 +211,9 @@ impl<R: Reports> Server<R> {
                 return Ok(After::Serve);
             }
             let span = tracing::info_span!("request", request = number, ask = name(&request));
+            if let Some(trace) = &pod.trace {
+                otlp::follow(&span, trace);
+            }
             let answering = self.answer_or_refuse(socket, request, &caller, pod).instrument(span);
             let Some(Reply { message, descriptors }) = answering.await else { return Ok(After::Nothing) };
             let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();

@@ -19,10 +19,11 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsConnector;
+use tracing::{Instrument, Span};
 
 use crate::{
     CONNECTION_WINDOW, METRICS_PATH, PATH, PING_EVERY, PING_WITHIN, SPREAD_HEADER, STREAM_WINDOW, STREAMS, Stream,
-    TOKEN_PATH, UPGRADE, redial,
+    TOKEN_PATH, TRACE_HEADER, UPGRADE, redial,
 };
 
 /// How long a controller may take to answer.
@@ -101,6 +102,11 @@ pub trait Supervisors: Send + Sync + 'static {
     /// # Errors
     /// [`Refusal`].
     fn open(&self, pod_uid: &str) -> impl Future<Output = Result<Opened, Refusal>> + Send;
+
+    /// What is done in a span belongs to a trace of the controller's ([`TRACE_HEADER`](crate::TRACE_HEADER)); nothing where no spans are sent.
+    fn follow(&self, span: &Span, trace: &str) {
+        let _ = (span, trace);
+    }
 
     /// The metrics of the node, at most [`LONGEST_METRICS`](crate::LONGEST_METRICS) bytes; nothing where none are collected.
     fn metrics(&self) -> impl Future<Output = Option<String>> + Send {
@@ -227,7 +233,11 @@ async fn answer(
         (&Method::CONNECT, Some(authority)) => authority.as_str().to_owned(),
         _ => return Ok(refused(StatusCode::METHOD_NOT_ALLOWED, "only CONNECT to a pod's UID is answered here")),
     };
-    match supervisors.open(&pod).await {
+    let span = tracing::info_span!("connection", pod_uid = pod);
+    if let Some(trace) = request.headers().get(TRACE_HEADER).and_then(|value| value.to_str().ok()) {
+        supervisors.follow(&span, trace);
+    }
+    match supervisors.open(&pod).instrument(span).await {
         Ok(Opened { socket, place }) => {
             drop(tokio::spawn(async move {
                 if let Ok(stream) = hyper::upgrade::on(request).await {

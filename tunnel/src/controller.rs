@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     CONNECTION_WINDOW, LONGEST_METRICS, LONGEST_TOKEN, METRICS_PATH, METRICS_WITHIN, PING_EVERY, PING_WITHIN,
-    STREAM_WINDOW, Stream, TOKEN_PATH,
+    STREAM_WINDOW, Stream, TOKEN_PATH, TRACE_HEADER,
 };
 
 /// How long an agent may take to reach a supervisor of its node.
@@ -184,6 +184,14 @@ impl Nodes {
     /// # Errors
     /// [`OpenError`].
     pub async fn open(&self, node: &str, pod_uid: &str) -> Result<Stream, OpenError> {
+        self.open_in(node, pod_uid, None).await
+    }
+
+    /// The same; what the agent does for it is in a trace, by the value of [`TRACE_HEADER`].
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub async fn open_in(&self, node: &str, pod_uid: &str, trace: Option<&str>) -> Result<Stream, OpenError> {
         let name = || node.to_owned();
         let mut requests = {
             let nodes = self.lock();
@@ -196,7 +204,11 @@ impl Nodes {
             status: StatusCode::BAD_REQUEST,
             reason: error.to_string(),
         };
-        let request = Request::builder().method(Method::CONNECT).uri(pod_uid).body(Empty::new()).map_err(unreadable)?;
+        let mut request = Request::builder().method(Method::CONNECT).uri(pod_uid);
+        if let Some(trace) = trace {
+            request = request.header(TRACE_HEADER, trace);
+        }
+        let request = request.body(Empty::new()).map_err(unreadable)?;
         let answer = tokio::time::timeout(OPEN_WITHIN, requests.send_request(request)).await;
         let answer = answer.map_err(|_| OpenError::Slow { node: name() })?.map_err(broken)?;
         if answer.status() != StatusCode::OK {

@@ -40,6 +40,9 @@ pub const METRICS_WITHIN: Duration = Duration::from_secs(8);
 /// A header of the controller's answer to a connection: over how many milliseconds agents are to spread their next attempts
 /// ([`redial`]). Where it is missing, over the least.
 pub const SPREAD_HEADER: &str = "garboard-spread-ms";
+/// A header of a CONNECT: to which trace of the controller's it belongs (W3C Trace Context). Where it is missing, and by an agent of a version
+/// before, it belongs to none.
+pub const TRACE_HEADER: &str = "traceparent";
 /// The audience of the agent's token, which is good for nothing else.
 pub const AUDIENCE: &str = "garboard-controller";
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the whole file is a test")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use garboard_tunnel::NOTICED_WITHIN;
@@ -36,6 +36,20 @@ struct Nobody;
 impl Supervisors for Nobody {
     async fn open(&self, _pod_uid: &str) -> Result<Opened, Refusal> {
         Err(Refusal::NoSupervisor)
+    }
+}
+
+/// No pod, and the traces that were asked in.
+#[derive(Default)]
+struct Traced(Mutex<Vec<String>>);
+
+impl Supervisors for Traced {
+    async fn open(&self, _pod_uid: &str) -> Result<Opened, Refusal> {
+        Err(Refusal::Busy)
+    }
+
+    fn follow(&self, _span: &tracing::Span, trace: &str) {
+        self.0.lock().unwrap().push(trace.to_owned());
     }
 }
 
@@ -113,6 +127,21 @@ async fn what_is_not_there_is_an_error() {
     }
     agent.abort();
     until(|| nodes.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_connection_is_in_the_trace_that_it_is_opened_in() {
+    let (nodes, traced) = (Nodes::default(), Arc::new(Traced::default()));
+    let (above, below) = UnixStream::pair().unwrap();
+    let agent = tokio::spawn(agent::serve(below, Arc::clone(&traced)));
+    let nodes_of_it = nodes.clone();
+    tokio::spawn(async move { nodes_of_it.serve("one", above).await });
+    until(|| nodes.has("one")).await;
+    for trace in [None, Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"), None] {
+        assert!(nodes.open_in("one", POD, trace).await.is_err());
+    }
+    assert_eq!(*traced.0.lock().unwrap(), ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"]);
+    agent.abort();
 }
 
 #[tokio::test]

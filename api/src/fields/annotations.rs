@@ -32,6 +32,8 @@ pub const ANNOTATIONS: &[Annotation] = &[
     read(annotation::EXCLUDE_PRESETS, "api/src/preset.rs"),
     // Written by the webhook alone.
     read(annotation::PRESETS_OVERRIDDEN, "controller/src/vmi/apply.rs"),
+    // Written by Garboard's own parts, where spans are sent.
+    read(annotation::TRACE, "controller/src/pod/metadata.rs"),
     read(annotation::FAIL_FAST, "launcher/src/supervisor/prepare/order.rs"),
     Annotation {
         key: annotation::IGNITION,
@@ -81,6 +83,7 @@ pub const OF_MACHINES: &[Annotation] = &[
     read(annotation::STORED_MACHINE, "controller/src/vm/kept.rs"),
     // Written by the controller alone.
     read(annotation::LEAVES_POOL, "controller/src/pool/member.rs"),
+    read(annotation::TRACE, "controller/src/reconciler.rs"),
     warns(
         "kubevirt.io/immediate-data-volume-creation",
         When::Is("false"),

@@ -87,8 +87,9 @@ fn what_the_next_start_keeps_is_kept_if_a_plan_would_take_it() {
 
 #[test]
 fn a_supervisor_that_was_replaced_is_shown_and_one_without_a_report_of_itself_too() {
-    let of =
-        |version: &str, started_at_ms| Some(control::SupervisorInfo { version: version.to_owned(), started_at_ms });
+    let of = |version: &str, started_at_ms| {
+        Some(control::SupervisorInfo { version: version.to_owned(), started_at_ms, executed_at_ms: None })
+    };
     let first = next(&Status { supervisor: of("1.0.0", 1999), ..report(1) }, &vmi(scheduled())).unwrap();
     let written = serde_json::to_value(&first.supervisor).unwrap();
     assert_eq!(written, json!({"version": "1.0.0", "startedAt": "1970-01-01T00:00:01Z"}));

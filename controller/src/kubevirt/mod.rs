@@ -8,6 +8,7 @@ mod observe;
 use std::sync::Arc;
 
 use garboard_api::v1::KubeVirt;
+use garboard_log::otlp;
 use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use kube::api::{Patch, PatchParams};
@@ -50,7 +51,13 @@ pub async fn run(context: Context) {
 
 async fn in_its_span(kept: Arc<Cached<Installations>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let span = span(&kept, None);
-    reconcile(kept, context).instrument(span).await
+    let outcome = reconcile(kept, context).instrument(span.clone()).await;
+    if let Err(error) = &outcome {
+        let error = ErrorChain(error);
+        otlp::failed(&span, &error);
+        span.in_scope(|| tracing::warn!(%error, "reconcile of a KubeVirt object failed; tried again"));
+    }
+    outcome
 }
 
 async fn reconcile(kept: Arc<Cached<Installations>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
@@ -86,9 +93,6 @@ async fn reconcile(kept: Arc<Cached<Installations>>, context: Arc<Context>) -> R
     Ok(Action::requeue(PERIOD))
 }
 
-fn failed(kept: Arc<Cached<Installations>>, error: &ReconcileError, _: Arc<Context>) -> Action {
-    span(&kept, None).in_scope(|| {
-        tracing::warn!(error = %ErrorChain(error), "reconcile of a KubeVirt object failed; tried again");
-    });
+fn failed(_: Arc<Cached<Installations>>, error: &ReconcileError, _: Arc<Context>) -> Action {
     Action::requeue(error.pause())
 }

@@ -17,7 +17,7 @@ use garboard_protocol::number::{Number, REPEATED_WITHIN_SECONDS};
 use garboard_tunnel::controller::Nodes;
 use tokio::time::Instant;
 
-use super::control::{ControlError, PAUSE, Requester, TRY_FOR, answer_within, answered, asked, read_reply};
+use super::control::{ControlError, PAUSE, Requester, TRY_FOR, answer_within, answered, asked, open, read_reply};
 use crate::vmi::history::Place;
 
 /// How long a change is tried, with all that is waited for. A request of the subresource API may take a little longer, and a
@@ -77,7 +77,7 @@ impl<'a> NumberedChange<'a> {
             // One of a version before has taken the place of the one that was asked: it would do it again.
             return Err(ControlError::Forgotten);
         }
-        let mut stream = self.nodes.open(&self.place.node, &self.place.pod_uid).await?;
+        let mut stream = open(self.nodes, self.place).await?;
         sent.is_sent = true;
         answered(&mut stream, &sent.request, within).await
     }
@@ -85,7 +85,7 @@ impl<'a> NumberedChange<'a> {
     /// The run that the supervisor is for, if it names one. Nothing else of its status is kept while it is waited for: a launcher that
     /// was taken over may make it long.
     async fn run(&self) -> Result<Option<String>, ControlError> {
-        let mut stream = self.nodes.open(&self.place.node, &self.place.pod_uid).await?;
+        let mut stream = open(self.nodes, self.place).await?;
         match answered(&mut stream, &asked(self.by, ControlRequest::Status, None), STATUS_WITHIN).await? {
             ControlReply::Status(status) if !self.instance.is_empty() && status.uid != self.instance => {
                 Err(ControlError::OtherInstance)
@@ -125,7 +125,7 @@ impl<'a> NumberedChange<'a> {
     }
 
     async fn watch(&self, holds: impl Fn(&Status) -> bool) -> Result<bool, ControlError> {
-        let mut stream = self.nodes.open(&self.place.node, &self.place.pod_uid).await?;
+        let mut stream = open(self.nodes, self.place).await?;
         let mut reply = answered(&mut stream, &asked(self.by, ControlRequest::Watch, None), STATUS_WITHIN).await?;
         loop {
             if let ControlReply::Status(status) = &reply {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use garboard_api::VirtualMachineInstance;
+use garboard_log::otlp;
 use garboard_protocol::control::{Asked, ControlReply, ControlRequest};
 use garboard_protocol::number::Number;
 use garboard_protocol::wire::{self, WireError};
@@ -139,10 +140,16 @@ pub(super) const fn answer_within(request: &ControlRequest) -> Duration {
     }
 }
 
+/// Tries once. What the agent does for it is in the trace of what is done here.
+pub(super) async fn open(nodes: &Nodes, place: &Place) -> Result<Stream, OpenError> {
+    let trace = otlp::traceparent(&tracing::Span::current());
+    nodes.open_in(&place.node, &place.pod_uid, trace.as_deref()).await
+}
+
 async fn opened(nodes: &Nodes, place: &Place) -> Result<Stream, OpenError> {
     let end = Instant::now() + TRY_FOR;
     loop {
-        match nodes.open(&place.node, &place.pod_uid).await {
+        match open(nodes, place).await {
             Ok(stream) => return Ok(stream),
             Err(error) if Instant::now() + PAUSE >= end => return Err(error),
             Err(_) => tokio::time::sleep(PAUSE).await,

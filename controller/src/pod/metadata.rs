@@ -63,7 +63,10 @@ fn annotations(input: &PodInput<'_>, name: &str, resources: &Resources, order: S
     let vmi = input.vmi;
     let mut all = vmi.metadata.annotations.clone().unwrap_or_default();
     // Supervisor and agent trust what a pod has under our own domain: only the controller writes it.
+    let trace = all.remove(annotation::TRACE);
     all.retain(|key, _| !["kubectl.kubernetes.io/", "garboard.dev/"].iter().any(|domain| key.starts_with(domain)));
+    // It decides nothing but to which trace the agent's spans belong.
+    all.extend(trace.map(|trace| (annotation::TRACE.to_owned(), trace)));
     // They are about the instance.
     annotation::OBSERVED_API_VERSIONS.iter().for_each(|key| drop(all.remove(*key)));
     all.extend(own.into_iter().map(|(key, value)| (key.to_owned(), value)));

@@ -1,10 +1,12 @@
 //! One object of a store.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use garboard_api::metadata::annotation;
 use garboard_protocol::text::printable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
@@ -20,7 +22,7 @@ const LONGEST: usize = 300;
 
 /// An object as the API server has it, without what no decision needs: as text, whatever it contains.
 pub struct Cached<K> {
-    /// Names, resource version and controller.
+    /// Names, resource version, controller, and of annotations the one of its trace.
     metadata: ObjectMeta,
     /// Everything but the resource version.
     text: Arc<str>,
@@ -67,6 +69,8 @@ impl<K: Kind> Cached<K> {
             metadata.uid = text(written.get("uid"));
             metadata.resource_version = text(resource_version.as_ref());
             metadata.owner_references = written.get("ownerReferences").and_then(controller);
+            let trace = text(written.get("annotations").and_then(|all| all.get(annotation::TRACE)));
+            metadata.annotations = trace.map(|trace| BTreeMap::from([(annotation::TRACE.to_owned(), trace)]));
         }
         let text = serde_json::to_string(&object).unwrap_or_default().into();
         Self { metadata, text, kind: PhantomData }

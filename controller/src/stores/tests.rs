@@ -53,6 +53,18 @@ fn what_is_owned_is_found_and_what_was_deleted_is_reported() {
 }
 
 #[test]
+fn of_annotations_the_trace_is_at_hand() {
+    let of = |annotations: Value| {
+        let object = json!({"metadata": {"name": "a", "namespace": "ns", "annotations": annotations}, "spec": {}});
+        let object: Cached<Machines> = serde_json::from_value(object).unwrap();
+        kube::Resource::meta(&object).annotations.clone()
+    };
+    let trace = json!({"garboard.dev/trace": "t", "other": "o"});
+    assert_eq!(of(trace), Some([("garboard.dev/trace".to_owned(), "t".to_owned())].into()));
+    assert_eq!([of(json!({"other": "o"})), of(json!(null))], [None, None]);
+}
+
+#[test]
 fn a_list_with_an_object_that_cannot_be_read_is_read() {
     let bad = json!({"metadata": {"name": "bad"}, "spec": {"domain": {"devices": {}}}, "status": {"memory": {"guestCurrent": "1e1.5"}}});
     let list =

@@ -6,7 +6,9 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use garboard_api::metadata::annotation;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use garboard_log::otlp;
 use garboard_subresources::options::{self, LONGEST_BODY, RestartOptions, StartOptions, StopOptions};
 use garboard_subresources::power::{self, Change, Machine, Part};
 use garboard_subresources::qmp::Command;
@@ -17,7 +19,7 @@ use garboard_subresources::{discovery, expand, guestfs, open_api, version};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::server::Serving;
 use super::{evacuation, forward, guest, instance, not_here, qmp, record, refused, screenshot, stream};
@@ -160,6 +162,7 @@ async fn power(
         let vm = machine(serving, call).await?;
         let vmi = instances.get_opt(call.name).await.map_err(internal)?;
         let change = decide(&Machine { vm: &vm, vmi: vmi.as_ref() })?;
+        let change = Change { patch: change.patch.map(|patch| traced(patch, &vm)), ..change };
         if let (Some(longer), Some(vmi), false) = (&change.longer, &vmi, dry_run) {
             instance::prolong(serving, vmi, by, longer.seconds).await?;
         }
@@ -173,6 +176,17 @@ async fn power(
             }
         }
     }
+}
+
+/// A change of a machine's specification, with the trace of the request for it. A JSON patch adds an annotation only where there are some.
+fn traced((part, mut patch): (Part, Value), vm: &VirtualMachine) -> (Part, Value) {
+    let has_annotations = vm.metadata.annotations.as_ref().is_some_and(|all| !all.is_empty());
+    let trace = otlp::annotation(&tracing::Span::current()).filter(|_| part == Part::Spec && has_annotations);
+    if let (Some(trace), Value::Array(operations)) = (trace, &mut patch) {
+        let path = format!("/metadata/annotations/{}", annotation::TRACE.replace('/', "~1"));
+        operations.push(json!({ "op": "add", "path": path, "value": trace }));
+    }
+    (part, patch)
 }
 
 pub(super) async fn machine(serving: &Serving, call: &Call<'_>) -> Result<VirtualMachine, Refusal> {

@@ -4,6 +4,7 @@ use garboard_api::conditions::Reason;
 use garboard_api::metadata::annotation;
 use garboard_api::v1::VirtualMachineStatus;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use garboard_log::otlp;
 use garboard_protocol::causes::ErrorChain;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::DynamicObject;
@@ -183,9 +184,11 @@ async fn make_instance(
     is_recorded: bool,
 ) -> Result<(), ReconcileError> {
     let NamespacedName { namespace, name } = NamespacedName::of(&vm.metadata)?;
-    let unnamed = (!is_recorded).then(|| record::unnamed(vmi));
-    let made = unnamed.as_ref().unwrap_or(vmi);
-    match unread::create(&context.client, namespace, &made_by_us(), made).await {
+    let mut made = if is_recorded { vmi.clone() } else { record::unnamed(vmi) };
+    if let Some(trace) = otlp::annotation(&tracing::Span::current()) {
+        made.metadata.annotations.get_or_insert_default().insert(annotation::TRACE.to_owned(), trace);
+    }
+    match unread::create(&context.client, namespace, &made_by_us(), &made).await {
         Ok(()) => {
             let note = format!("created the VirtualMachineInstance {name}");
             context.record(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulCreate, note));

@@ -26,6 +26,7 @@ pub mod paths;
 mod presets;
 mod server;
 mod sizes;
+mod trace;
 mod validate;
 
 use garboard_api::{ClusterConfig, VirtualMachineInstancePreset};
@@ -58,6 +59,8 @@ pub struct AdmissionContext<'a> {
     pub sizes: &'a Sizes,
     /// The presets of the namespace, where a new instance is to be filled in.
     pub presets: &'a [VirtualMachineInstancePreset],
+    /// The trace that what follows from the change belongs to, as an annotation has it; nothing where no spans are sent.
+    pub trace: Option<&'a str>,
 }
 
 /// Who asks.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::answer::{refuse, warn};
 use super::given::{Given, with_presets};
-use super::{AdmissionContext, Request, kept, sizes};
+use super::{AdmissionContext, Request, kept, sizes, trace};
 
 /// Answers a request of `/mutate`; `now` is when.
 #[must_use]
@@ -62,7 +62,8 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
         )
         | None => Ok(None),
     };
-    match changes.map(|changes| changes.map_or_else(|| written.clone(), |changes| changed(&written, &changes))) {
+    let filled = changes.map(|changes| changes.map_or_else(|| written.clone(), |changes| changed(&written, &changes)));
+    match filled.map(|filled| trace::marked(filled, request, context)) {
         Ok(filled) if filled == original => response,
         Ok(filled) => {
             let patch = json_patch::diff(&original, &filled);

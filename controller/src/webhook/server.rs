@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::post;
@@ -14,6 +14,7 @@ use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures::StreamExt;
 use garboard_api::VirtualMachineInstancePreset;
+use garboard_log::otlp;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionResponse, AdmissionReview, Operation};
@@ -26,7 +27,7 @@ use super::bounds::{Limits, bounded};
 use super::listener::{Listener, Places};
 use super::paths::Paths;
 use super::presets::KnownPresets;
-use super::{AdmissionContext, Request, convert, eviction, mutate, sizes, validate};
+use super::{AdmissionContext, Request, convert, eviction, mutate, sizes, trace, validate};
 use crate::certificates::serving::{follow, tls};
 use crate::context::Context;
 use crate::shutdown::Stages;
@@ -115,6 +116,7 @@ async fn at_a_known_path(
 
 async fn answer_evict(
     State(serving): State<Arc<Serving>>,
+    headers: HeaderMap,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let began = Instant::now();
@@ -124,7 +126,7 @@ async fn answer_evict(
         log(&request, &response);
         response
     };
-    let response = judging.instrument(span(&request)).await;
+    let response = judging.instrument(span(&request, &headers)).await;
     serving.context.metrics.admissions.evict.observe(began.elapsed().as_secs_f64());
     Ok(Json(response.into_review()))
 }
@@ -141,41 +143,52 @@ async fn answer_convert(Json(review): Json<ConversionReview>) -> Result<Json<Con
 
 async fn answer_mutate(
     State(serving): State<Arc<Serving>>,
+    headers: HeaderMap,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let (began, now) = (Instant::now(), jiff::Timestamp::now());
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
-    let presets = Some(&serving.presets);
-    let answered = answer(&serving.context, presets, request, |request, context| mutate(request, context, now)).await;
+    let asked = Asked { span: span(&request, &headers), request, presets: Some(&serving.presets) };
+    let answered = answer(&serving.context, asked, |request, context| mutate(request, context, now)).await;
     serving.context.metrics.admissions.mutate.observe(began.elapsed().as_secs_f64());
     answered
 }
 
 async fn answer_validate(
     State(serving): State<Arc<Serving>>,
+    headers: HeaderMap,
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let began = Instant::now();
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
     // What presets give is written by then.
-    let answered = answer(&serving.context, None, request, validate).await;
+    let asked = Asked { span: span(&request, &headers), request, presets: None };
+    let answered = answer(&serving.context, asked, validate).await;
     serving.context.metrics.admissions.validate.observe(began.elapsed().as_secs_f64());
     answered
 }
 
+/// A request, and what it may need.
+struct Asked<'a> {
+    span: Span,
+    request: Request,
+    presets: Option<&'a KnownPresets>,
+}
+
 async fn answer(
     context: &Context,
-    presets: Option<&KnownPresets>,
-    request: Request,
+    asked: Asked<'_>,
     judge: impl FnOnce(&Request, &AdmissionContext<'_>) -> AdmissionResponse,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
-    let sizes = sizes::prepare(&context.client, &request).await;
+    let Asked { span, request, presets } = asked;
+    let sizes = sizes::prepare(&context.client, &request).instrument(span.clone()).await;
     let settings = context.settings.borrow().clone();
     let objects = settings.object.iter();
     let kubevirts: Vec<ObjectKey> = objects
         .map(|object| ObjectKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() })
         .collect();
     let presets = presets.map(|known| of_new_instance(known, &request)).unwrap_or_default();
+    let trace = otlp::annotation(&span);
     let context = AdmissionContext {
         config: &settings.config,
         namespace: &context.namespace,
@@ -183,8 +196,9 @@ async fn answer(
         kubevirts: &kubevirts,
         sizes: &sizes,
         presets: &presets,
+        trace: trace.as_deref(),
     };
-    let response = span(&request).in_scope(|| {
+    let response = span.in_scope(|| {
         let response = judged(|| judge(&request, &context))?;
         log(&request, &response);
         Ok::<_, StatusCode>(response)
@@ -200,8 +214,8 @@ fn of_new_instance(presets: &KnownPresets, request: &Request) -> Vec<VirtualMach
 }
 
 /// What is logged of a request belongs here. Its UID is also in the API server's audit log.
-fn span(request: &Request) -> Span {
-    tracing::info_span!(
+fn span(request: &Request, headers: &HeaderMap) -> Span {
+    let span = tracing::info_span!(
         "admission",
         uid = request.uid,
         operation = ?request.operation,
@@ -209,7 +223,9 @@ fn span(request: &Request) -> Span {
         namespace = request.namespace,
         object = request.name,
         user = request.user_info.username,
-    )
+    );
+    trace::follow(&span, request, headers);
+    span
 }
 
 fn log(request: &Request, response: &AdmissionResponse) {
@@ -269,7 +285,7 @@ mod tests {
         .unwrap();
         let request: Request = review.try_into().unwrap();
         let (log, _guard) = crate::captured::Captured::begin();
-        span(&request).in_scope(|| log_answer(&request));
+        span(&request, &HeaderMap::new()).in_scope(|| log_answer(&request));
         let lines = log.lines();
         let spans = serde_json::json!([{"name": "admission", "uid": "u-2", "operation": "Update",
             "resource": "virtualmachines", "namespace": "ns", "object": "vm", "user": "ada"}]);

@@ -60,6 +60,7 @@ pub(super) fn ask_sized(
         kubevirts: &kubevirts,
         sizes,
         presets: &[],
+        trace: None,
     };
     judge(&request(user, object, old), &context)
 }
@@ -75,6 +76,7 @@ pub(super) fn with_presets(object: &Value, presets: &[Value]) -> (Result<Value, 
         kubevirts: &[],
         sizes: &Sizes::default(),
         presets: &presets,
+        trace: None,
     };
     let response = mutate(&request("me", object, None), &context, jiff::Timestamp::UNIX_EPOCH);
     let warnings = response.warnings.clone().unwrap_or_default();

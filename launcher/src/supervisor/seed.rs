@@ -91,7 +91,7 @@ pub(crate) fn first_status(whose: &MachineMetadata, journal: &Journal, version: 
         taints: journal.taints.clone(),
         run: journal.run.clone(),
         supervisor_pid: std::process::id(),
-        supervisor: Some(SupervisorInfo { version: version.to_owned(), started_at_ms: now_ms() }),
+        supervisor: Some(SupervisorInfo { version: version.to_owned(), started_at_ms: now_ms(), executed_at_ms: None }),
         resets: journal.resets,
         ended: journal.ended.clone(),
     }

@@ -120,7 +120,8 @@ pub(crate) fn status() -> Value {
             "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"},
             "missingCommands": ["guest-get-time"]},
         "accessCredentials": {"synchronized": false, "message": "Guest agent is offline"},
-        "taints": ["device_del"], "run": "r", "supervisorPid": 7, "supervisor": {"version": "1", "startedAtMs": 1_790_000_000_000_i64},
+        "taints": ["device_del"], "run": "r", "supervisorPid": 7,
+        "supervisor": {"version": "1", "startedAtMs": 1_790_000_000_000_i64, "executedAtMs": 1_790_000_000_500_i64},
         "resets": 3, "ended": ended(),
     })
 }

@@ -21,6 +21,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_cluster::requests::Requests;
+use garboard_log::otlp;
 use garboard_metrics::catalogue::node as catalogue;
 use garboard_metrics::{Exposition, Labels, as_float};
 use garboard_protocol::causes::ErrorChain;
@@ -29,6 +30,7 @@ use garboard_tunnel::LONGEST_METRICS;
 use garboard_tunnel::agent::{Opened, Refusal, Supervisors};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
+use tracing::Span;
 
 use crate::ask;
 use crate::identity::{KubeletRoot, PodUid};
@@ -184,6 +186,10 @@ fn most_of_each(machines: &[Machine], node: &str) -> usize {
 impl Supervisors for Served {
     async fn open(&self, pod_uid: &str) -> Result<Opened, Refusal> {
         self.supervisors.open(pod_uid).await
+    }
+
+    fn follow(&self, span: &Span, trace: &str) {
+        otlp::follow_header(span, trace);
     }
 
     async fn metrics(&self) -> Option<String> {

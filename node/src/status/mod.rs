@@ -89,7 +89,7 @@ pub fn bounded(mut report: Status) -> Status {
     ended_helper.iter_mut().for_each(cut);
     taints.truncate(TAINTS);
     taints.iter_mut().for_each(cut);
-    supervisor.iter_mut().for_each(|SupervisorInfo { version, started_at_ms: _ }| cut(version));
+    supervisor.iter_mut().for_each(|SupervisorInfo { version, started_at_ms: _, executed_at_ms: _ }| cut(version));
     interfaces.truncate(INTERFACES);
     interfaces.iter_mut().for_each(cut_interface);
     guest.iter_mut().for_each(cut_guest);

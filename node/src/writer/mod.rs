@@ -38,7 +38,7 @@ use crate::cluster::{Cluster, ClusterError};
 use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
 use crate::server::Reports;
-use crate::status;
+use crate::{start_spans, status};
 
 /// Pause after a failure, and the longest it grows to.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -90,6 +90,7 @@ impl<C: Cluster> Reports for Writer<C> {
             task.send_if_modified(|newest| {
                 let newer = status.generation > newest.generation;
                 if newer {
+                    start_spans::record(pod, newest, &status);
                     *newest = status;
                 }
                 newer

@@ -137,6 +137,7 @@ fn launcher() -> LauncherPod {
         vmi: "vm".into(),
         vmi_uid: VMI.into(),
         order: Some(ORDER.into()),
+        trace: None,
     }
 }
 

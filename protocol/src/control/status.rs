@@ -120,6 +120,10 @@ pub struct SupervisorInfo {
     pub version: String,
     /// When it was started, milliseconds since 1970.
     pub started_at_ms: i64,
+    /// When QEMU was executed for it, milliseconds since 1970; nothing until then, where an earlier supervisor had it executed, and from one of
+    /// a version before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executed_at_ms: Option<i64>,
 }
 
 /// Whether the guest has the keys and passwords of `spec.accessCredentials`.

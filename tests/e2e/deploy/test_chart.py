@@ -107,6 +107,7 @@ OTHERS: dict[str, Any] = {
     **{f"image.digests.{name}": digest for name, digest in DIGESTS.items()},
     "imagePullSecrets": [{"name": "key"}],
     "dashboard.hosts": ["vms.example.com"],
+    "tracing.environment": [{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4318"}],
     "kubevirt.annotations": {"garboard.dev/launcher-update": "Disabled"},
     "kubevirt.spec": {"configuration": {"developerConfiguration": {"useEmulation": True}}},
 }
@@ -255,6 +256,7 @@ def test_a_value_that_contradicts_the_settings_is_refused(tmp_path: pathlib.Path
         ({"node": {"resources": {"limit": {}}}}, "limit"),
         ({"kubevirt": {"spec": []}}, "kubevirt"),
         ({"commonInstancetypes": {"enabled": "yes"}}, "/commonInstancetypes/enabled"),
+        ({"tracing": {"environment": [{"name": "PATH", "value": "x"}]}}, "/tracing/environment/0/name"),
     ],
     ids=lambda value: value.strip("/").replace("/", "-") if isinstance(value, str) else "",
 )

@@ -1,4 +1,4 @@
-//! What the next supervisor will need, written down.
+//! What the next supervisor will need, written down; and of a start what is reported alone.
 
 use garboard_protocol::journal::{Deadline, JournaledFreeze, JournaledSoftReboot, SoftRebootStep};
 
@@ -41,6 +41,12 @@ impl Driver {
             self.written = journal.clone();
         }
         self.seed.journal == self.written
+    }
+
+    /// PID 1 has executed QEMU, as it was asked to.
+    pub(super) fn note_execution(&mut self, pid: i32) {
+        tracing::info!(pid, "QEMU was executed");
+        self.seed.status.supervisor.iter_mut().for_each(|own| own.executed_at_ms = Some(now_ms()));
     }
 }
 

@@ -298,7 +298,7 @@ impl Driver {
     async fn take_from_init(&mut self, message: FromInit) {
         match message {
             FromInit::Spawned { pid } => {
-                tracing::info!(pid, "QEMU was executed");
+                self.note_execution(pid);
                 self.apply(Event::Spawned).await;
             }
             FromInit::TerminationRequested => {

@@ -126,6 +126,26 @@ async fn a_first_start_lets_the_guest_run_or_wait_as_its_plan_says() {
 }
 
 #[tokio::test]
+async fn when_qemu_was_executed_is_reported_by_the_supervisor_that_started_the_machine_alone() {
+    let usual = lifecycle(StartState::Running, true);
+    let has_executed = |status: &Status| status.supervisor.as_ref().is_some_and(|own| own.executed_at_ms.is_some());
+    let room = tempfile::tempdir().unwrap();
+    let mut starts = Driven::start(room.path(), None).await;
+    starts.happens(planned(usual.clone())).await;
+    starts.happens(Input::Init(FromInit::Spawned { pid: 7 })).await;
+    starts.monitor_is_up(RunState::Prelaunch).await;
+    starts.until(|status| status.observed && has_executed(status)).await;
+
+    let room = tempfile::tempdir().unwrap();
+    let mut attaches = Driven::start(room.path(), Some(&usual)).await;
+    attaches.happens(planned(usual.clone())).await;
+    attaches.monitor_is_up(RunState::Running).await;
+    attaches.until(|status| status.observed).await;
+    let last = attaches.status.borrow().clone();
+    assert!(!has_executed(&last), "{last:?}");
+}
+
+#[tokio::test]
 async fn a_stop_waits_as_long_as_the_plan_says_and_presses_a_button_that_is_there() {
     let has_acpi = lifecycle(StartState::Running, true);
     for launched_with in [None, Some(&has_acpi)] {
