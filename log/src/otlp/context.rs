@@ -1,8 +1,8 @@
 //! Which trace a span belongs to: the one that an object or a request has with it. Where no spans are sent these do nothing.
 //!
-//! An object has its trace in an annotation: W3C's `traceparent` (<https://www.w3.org/TR/trace-context/#traceparent-header>), a space, and when it began, seconds since
-//! 1970. What is done for the object later than [`OPEN_FOR`] after that has a trace of its own: a machine that runs for months would otherwise have one trace
-//! without an end.
+//! An object has its trace in an annotation: W3C's `traceparent` (<https://www.w3.org/TR/trace-context/#traceparent-header>), a space, and when it
+//! began, seconds since 1970. What is done for the object later than [`OPEN_FOR`] after that has a trace of its own: a machine that runs for months
+//! would otherwise have one trace without an end.
 
 use std::collections::HashMap;
 use std::fmt::Display;
