@@ -71,7 +71,7 @@ REASONS = {
 
 # The same of guests that are started, or nearly.
 REASONS_OF_GUESTS = {
-    "pathless": Reason("backOff", r"there is no /disk/none\.img", of_another_path),
+    "pathless": Reason("backOff", r"there is no \S+/disk/none\.img", of_another_path),
     "held": Reason("paused", "it was started paused", lambda spec: spec.update(startStrategy="Paused")),
 }
 
