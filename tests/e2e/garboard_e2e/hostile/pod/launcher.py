@@ -76,6 +76,13 @@ def asked_for(agent: Agent) -> str:
     return " ".join(sorted(names - OF_EACH)) or "nothing"
 
 
+def after_that(agent: Agent, answered: str) -> str:
+    """The answer behind what the agent asks each pod."""
+    while answered == "connection":
+        answered = agent.answer()
+    return answered
+
+
 def offers() -> None:
     """A pod that is no machine's, and offers itself for control connections: it gets none for a user, and is sent away
     when it speaks unasked."""
@@ -83,8 +90,9 @@ def offers() -> None:
     expect("gets no stream of another machine", asked_for(agent), "nothing")
     agent.socket.settimeout(PATIENCE)
     agent.send(b'{"answer": "connection"}\n')
-    expect("sends what nobody asked for", agent.answer(), "closed")
-    expect("sends a long line", offered("is taken again").ask("x" * 300_000), "closed")
+    expect("sends what nobody asked for", after_that(agent, agent.answer()), "closed")
+    again = offered("is taken again")
+    expect("sends a long line", after_that(again, again.ask("x" * 300_000)), "closed")
     expect("and is answered as before", asked(report("x")), "another VirtualMachineInstance", "connections already")
 
 
