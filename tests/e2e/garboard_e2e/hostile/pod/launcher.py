@@ -14,7 +14,7 @@ from .meeting import leave
 SERVE = {"ask": "serve"}
 # Seconds in which the streams of other machines are opened.
 WHILE = 3
-# What an agent asks each pod that it has taken, whoever it is (protocol/src/control/mod.rs).
+# What an agent asks each pod that it has taken (protocol/src/control/mod.rs).
 OF_EACH = {"logVerbosity", "statistics"}
 
 
