@@ -93,6 +93,7 @@ def test_a_machine_has_the_size_of_its_instancetype_and_keeps_a_copy(kube: Kube)
     kube.ask_until("no copy is left", lambda: copies(kube, "sized") == {})
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sizes")
 def test_a_change_of_an_instancetype_reaches_no_machine_that_has_a_copy(kube: Kube) -> None:
     kube.apply(size("moving", 1))
@@ -129,6 +130,7 @@ def test_conflicts_are_refused_with_both_places(kube: Kube) -> None:
     kube.kubectl("delete", "vmpref", "large")
 
 
+@pytest.mark.long
 def test_a_machine_waits_for_an_instancetype_that_comes_later(kube: Kube) -> None:
     kube.apply(named("early-bird", instancetype=of_namespace("later")))
 

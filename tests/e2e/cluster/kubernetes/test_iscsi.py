@@ -83,6 +83,7 @@ def of_libvirt(target: Target) -> Object:
     return head | {"spec": {"domain": domain}}
 
 
+@pytest.mark.long
 def test_a_machine_of_the_first_glossary_runs_now_and_reads_back(kube: Kube, target: Target) -> None:
     written = of_libvirt(target)
     kube.apply(written)

@@ -119,6 +119,7 @@ def test_service_account_labels_and_network_data_are_discs(kube: Kube) -> None:
     assert not any("account" in path for path in paths), f"QEMU's container has the token: {paths}"
 
 
+@pytest.mark.long
 def test_firmware_keeps_its_variables_in_a_claim_that_goes_with_its_machine(
     kube: Kube, held: contextlib.ExitStack
 ) -> None:

@@ -134,6 +134,7 @@ def follows(kube: Kube, name: str, first: str) -> bool:
     return "more" in of_machine and of_machine[REVISION] == of_instance[REVISION] != first
 
 
+@pytest.mark.long
 def test_a_machine_that_its_user_starts_is_restarted_by_a_request(kube: Kube, make: Make) -> None:
     machines = make("asked", 1, "RerunOnFailure")
     machines.comes_to(1, ready=1)
@@ -143,6 +144,7 @@ def test_a_machine_that_its_user_starts_is_restarted_by_a_request(kube: Kube, ma
     assert memory(kube, "asked-0") == "144Mi"
 
 
+@pytest.mark.long
 def test_updates_are_left_to_restarts_or_to_users(kube: Kube, make: Make) -> None:
     left = make("untouched", 1, updateStrategy={"unmanaged": {}})
     machines = make("later", 1, "Always", updateStrategy={"opportunistic": {}})
@@ -184,6 +186,7 @@ def claim_of(name: str, uid: str) -> Object:
     }
 
 
+@pytest.mark.long
 def test_what_scaled_in_machines_own_stays_where_the_pool_keeps_it(kube: Kube, make: Make) -> None:
     machines = make("kept", 1, "Always", scaleInStrategy=newest_go(statePreservation="Offline"))
     (uid,) = machines.comes_to(1, ready=1).values()
@@ -341,6 +344,7 @@ def autoscaler(name: str, replicas: int) -> Object:
     }
 
 
+@pytest.mark.long
 def test_an_autoscaler_reads_and_sets_how_many_there_are(kube: Kube, make: Make) -> None:
     machines = make("elastic", 1)
     machines.comes_to(1)

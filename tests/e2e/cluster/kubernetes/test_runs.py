@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from garboard_e2e.cluster import audit
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NAMESPACE, Object
@@ -46,6 +48,7 @@ def test_a_run_is_one_more_write_when_it_is_over_and_none_before(kube: Kube) -> 
     assert of_runs == ["node: create machineruns"], of_runs
 
 
+@pytest.mark.long
 def test_a_record_is_never_changed_and_goes_with_its_machine(kube: Kube) -> None:
     kube.start(machine("forgotten"))
     kube.becomes("vm", "forgotten", "Ready")
@@ -59,6 +62,7 @@ def test_a_record_is_never_changed_and_goes_with_its_machine(kube: Kube) -> None
     kube.ask_until("nothing left", lambda: not records(kube, "forgotten"))
 
 
+@pytest.mark.long
 def test_an_instance_of_its_own_leaves_a_record_when_it_is_deleted(kube: Kube) -> None:
     template = machine("alone", "Always")["spec"]["template"]
     head = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}

@@ -41,6 +41,7 @@ def counted(kube: Kube, pod: Object) -> int:
     return used if used >= ALLOWED_MIB * MIB * 3 // 4 else 0
 
 
+@pytest.mark.long
 def test_a_guest_that_writes_for_ever_meets_the_end_of_its_disk(kube: Kube, note: Callable[[str], None]) -> None:
     name = "writer"
     kube.start(writer(name, {"ephemeral-storage": f"{ALLOWED_MIB}Mi"}))

@@ -37,7 +37,8 @@ class Agent:
         line = b""
         try:
             while not line.endswith(b"\n"):
-                data = self.socket.recv(65536)
+                # No more than this line: descriptors that come with the next one would be lost.
+                data = self.socket.recv(1)
                 if not data:
                     return "closed"
                 line += data

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import threading
+import time
 
 from .agent import ESCAPES, PATIENCE, Agent, report
 from .answers import asked, expect, final_answer
@@ -13,6 +14,8 @@ from .meeting import leave
 SERVE = {"ask": "serve"}
 # Seconds in which the streams of other machines are opened.
 WHILE = 3
+# What an agent asks each pod that it has taken (protocol/src/control/mod.rs).
+OF_EACH = {"logVerbosity", "statistics"}
 
 
 def line(answer: str, **fields: object) -> bytes:
@@ -57,16 +60,39 @@ def offered(what: str) -> Agent:
     return made[-1]
 
 
+def asked_for(agent: Agent) -> str:
+    """What the agent asks this pod for meanwhile, but for what it asks each."""
+    names: set[str] = set()
+    agent.socket.settimeout(0.2)
+    end = time.monotonic() + WHILE
+    while time.monotonic() < end:
+        with contextlib.suppress(TimeoutError):
+            data, descriptors, _, _ = socket.recv_fds(agent.socket, 4096, 16)
+            if not data:
+                return "closed"
+            for descriptor in descriptors:
+                with socket.socket(fileno=descriptor) as connection, connection.makefile() as lines:
+                    names.add(json.loads(lines.readline())["ask"])
+    return " ".join(sorted(names - OF_EACH)) or "nothing"
+
+
+def after_that(agent: Agent, answered: str) -> str:
+    """The answer behind what the agent asks each pod."""
+    while answered == "connection":
+        answered = agent.answer()
+    return answered
+
+
 def offers() -> None:
-    """A pod that is no machine's, and offers itself for control connections: it gets none, and is sent away when it
-    speaks unasked."""
+    """A pod that is no machine's, and offers itself for control connections: it gets none for a user, and is sent away
+    when it speaks unasked."""
     agent = offered("is taken for what its labels say")
-    agent.socket.settimeout(WHILE)
-    expect("gets no stream of another machine", agent.answer(), "nothing")
+    expect("gets no stream of another machine", asked_for(agent), "nothing")
     agent.socket.settimeout(PATIENCE)
     agent.send(b'{"answer": "connection"}\n')
-    expect("sends what nobody asked for", agent.answer(), "closed")
-    expect("sends a long line", offered("is taken again").ask("x" * 300_000), "closed")
+    expect("sends what nobody asked for", after_that(agent, agent.answer()), "closed")
+    again = offered("is taken again")
+    expect("sends a long line", after_that(again, again.ask("x" * 300_000)), "closed")
     expect("and is answered as before", asked(report("x")), "another VirtualMachineInstance", "connections already")
 
 
