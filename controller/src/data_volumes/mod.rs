@@ -23,7 +23,7 @@ use garboard_api::metadata::{label, volume_annotation};
 use garboard_api::v1::VirtualMachineInstanceSpec;
 use garboard_api::v1::cdi::DataVolumeTemplateSpec;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::core::{DynamicObject, ObjectMeta, Status, TypeMeta};
+use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
 use kube::discovery::ApiResource;
 pub use owners::Foreign;
 use serde_json::{Value, json};
@@ -143,12 +143,6 @@ pub fn of_template(vm: &VirtualMachine, template: &DataVolumeTemplateSpec) -> Dy
 /// (`authorize_utils.go` of its API). A quota or a policy refuses with another.
 pub(crate) fn may_not_read(refusal: &str) -> bool {
     refusal.contains("has insufficient permissions in clone source namespace")
-}
-
-/// Whether there is no such object, or no such kind: for that the API server answers with a plain text, which the client takes
-/// for no answer of Kubernetes' own.
-pub(crate) fn is_absent(status: &Status) -> bool {
-    status.code == 404
 }
 
 /// Whether it depends on the claim how far one is.

@@ -10,10 +10,10 @@ use kube::{Api, Client};
 use serde_json::Value;
 
 use super::owners::{self, Foreign};
-use super::{DataVolumeProgress, ProgressByName, asks_for_claim, is_absent, progress};
+use super::{DataVolumeProgress, ProgressByName, asks_for_claim, progress};
 use crate::context::{ReconcileError, while_trying};
 use crate::reconcilers::{Leader, Waiter};
-use crate::stores::{Cached, DataVolumes, Kind, Machines, ObjectKey, VolumeClaims};
+use crate::stores::{Cached, DataVolumes, Kind, Machines, ObjectKey, VolumeClaims, is_absent};
 
 /// Claims by their name; one that does not exist is not among them.
 pub(crate) type Claims = BTreeMap<String, PersistentVolumeClaim>;

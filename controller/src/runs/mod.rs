@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, interval_at};
 
 use self::decide::{Kept, Runs, Scope, superfluous};
-use crate::stores::ObjectKey;
+use crate::stores::{ObjectKey, is_absent};
 
 /// How often all are looked through.
 const EVERY: Duration = Duration::from_secs(1800);
@@ -121,7 +121,7 @@ async fn listed(client: &Client, scope: &Scope) -> Result<Vec<Kept>, kube::Error
         let page = match runs.list_metadata(&wanted).await {
             Ok(page) => page,
             // An installation by an earlier manifest has no such kind.
-            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Vec::new()),
+            Err(kube::Error::Api(status)) if is_absent(&status) => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
         let read = page.items.iter().filter_map(|each| {
@@ -202,6 +202,16 @@ mod tests {
             assert!(line.starts_with(&format!("DELETE {one}/{name}")), "{asked:?}");
         }
         assert!(asked[2..].iter().all(|line| line.starts_with("GET /apis/garboard.dev/v1/machineruns?")), "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn an_installation_without_the_kind_has_no_records() {
+        let serve = |_: http::Request<Body>| async {
+            let answer = Body::from(b"404 page not found\n".to_vec());
+            Ok::<_, tower::BoxError>(http::Response::builder().status(404).body(answer)?)
+        };
+        let client = Client::new(tower::service_fn(serve), "ns");
+        assert_eq!(clear(&client, &Scope::Everything, Timestamp::now()).await.unwrap(), 0);
     }
 
     /// How often the API server was asked something like this, once it was at least once.

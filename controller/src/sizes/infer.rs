@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::data_volumes;
+use crate::{data_volumes, stores};
 
 /// What there is of an object.
 #[derive(Debug, PartialEq)]
@@ -70,7 +70,7 @@ async fn dynamic(client: &Client, look: &Look, resource: &ApiResource) -> kube::
 fn seen(answer: kube::Result<impl Serialize>) -> kube::Result<Seen> {
     match answer {
         Ok(object) => serde_json::to_value(object).map(Seen::Object).map_err(kube::Error::SerdeError),
-        Err(kube::Error::Api(status)) if data_volumes::is_absent(&status) => Ok(missing(&status)),
+        Err(kube::Error::Api(status)) if stores::is_absent(&status) => Ok(missing(&status)),
         Err(error) => Err(error),
     }
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use garboard_protocol::causes::ErrorChain;
 use kube::Api;
+use kube::core::Status;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -115,7 +116,7 @@ impl<K: Kind> StoreWriter<K> {
     pub async fn follow_if_served(self, api: Api<Cached<K>>, changed: impl Fn(&Cached<K>)) {
         let events = watcher::watcher(api, watcher::Config::default()).backoff(WatchPause::default());
         self.take(events, changed, |error| {
-            let is_unserved = is_absent(error);
+            let is_unserved = is_unserved(error);
             if !is_unserved {
                 tracing::warn!(kind = K::KIND, error = %ErrorChain(error), "watch failed; tried again");
             }
@@ -183,16 +184,22 @@ fn uid_of_controller<K: Kind>(object: &Cached<K>) -> Option<&str> {
     object.controller().map(|owner| owner.uid.as_str())
 }
 
+/// Whether there is no such object, or no such kind: for that the API server answers with a plain text, which the client takes
+/// for no answer of Kubernetes' own.
+pub(crate) fn is_absent(status: &Status) -> bool {
+    status.code == 404
+}
+
 /// Whether the API server has no such kind.
-fn is_absent(error: &watcher::Error) -> bool {
+fn is_unserved(error: &watcher::Error) -> bool {
     let source = match error {
         watcher::Error::InitialListFailed(source)
         | watcher::Error::WatchStartFailed(source)
         | watcher::Error::WatchFailed(source) => source,
-        watcher::Error::WatchError(status) => return status.code == 404,
+        watcher::Error::WatchError(status) => return is_absent(status),
         watcher::Error::NoResourceVersion => return false,
     };
-    matches!(source, kube::Error::Api(status) if status.code == 404)
+    matches!(source, kube::Error::Api(status) if is_absent(status))
 }
 
 /// How often a kind that the cluster does not have is asked for again.

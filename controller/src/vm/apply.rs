@@ -16,7 +16,7 @@ use super::{kept, record, sizes, status};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, is_refusal, made_by_us, observed_versions, while_trying};
 use crate::data_volumes;
 use crate::events::NewEvent;
-use crate::stores::{Cached, Instances, Machines};
+use crate::stores::{self, Cached, Instances, Machines};
 use crate::unread::{self, NamespacedName};
 
 pub(super) async fn apply(context: &Context, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
@@ -267,7 +267,7 @@ async fn make_data_volume(
         // Whose it is the watch shows soon: until then nothing is started with it.
         Err(kube::Error::Api(status)) if status.is_already_exists() => Err(ReconcileError::Overtaken),
         // The kind, not the object.
-        Err(kube::Error::Api(status)) if data_volumes::is_absent(&status) => {
+        Err(kube::Error::Api(status)) if stores::is_absent(&status) => {
             Err(ReconcileError::Refused { message: data_volumes::NO_IMPORTER.to_owned() })
         }
         Err(error) => Err(while_trying("create a DataVolume")(error)),

@@ -6,6 +6,7 @@ import json
 from .kube import Kube
 from .names import NAMESPACE, Object
 from .objects import machine
+from .replicated import Replicated
 
 GROUP = "pool.kubevirt.io"
 VERSION = f"{GROUP}/v1beta1"
@@ -40,33 +41,18 @@ def guest(memory: str) -> Object:
     return {"spec": {"virtualMachineTemplate": {"spec": {"template": {"spec": domain}}}}}
 
 
-class Pool:
+class Pool(Replicated):
     """One pool on a cluster."""
 
+    resource, kind = "vmpool", "VirtualMachinePool"
+
     def __init__(self, kube: Kube, name: str) -> None:
-        self.kube = kube
-        self.name = name
+        super().__init__(kube, name)
         # For the model: all machines that it makes are removed on purpose.
         kube.will_go(*(self.named(number) for number in range(MOST)))
 
     def named(self, number: int) -> str:
         return f"{self.name}-{number}"
-
-    def object(self) -> Object:
-        return self.kube.get(f"vmpool/{self.name}")
-
-    def status(self) -> Object:
-        found: Object = self.object().get("status", {})
-        return found
-
-    def conditions(self) -> dict[str, Object]:
-        return {each["type"]: each for each in self.status().get("conditions", [])}
-
-    def reasons(self) -> set[str]:
-        """Of its events; sets of instances in other tests have the same names."""
-        own = f"involvedObject.name={self.name},involvedObject.kind=VirtualMachinePool"
-        events = self.kube.items("events", "--field-selector", own)
-        return {each["reason"] for each in events}
 
     def records(self) -> list[str]:
         """Names of the records of what its machines are made of."""

@@ -3,9 +3,9 @@
 import functools
 import json
 
-from .kube import Kube
 from .names import NAMESPACE, Object
 from .objects import machine
+from .replicated import Replicated
 
 PLURAL = "virtualmachineinstancereplicasets"
 API = f"/apis/kubevirt.io/v1/namespaces/{NAMESPACE}/{PLURAL}"
@@ -24,28 +24,10 @@ def replica_set(name: str, replicas: int | None, **more: object) -> Object:
     }
 
 
-class Replicas:
+class Replicas(Replicated):
     """One set on a cluster."""
 
-    def __init__(self, kube: Kube, name: str) -> None:
-        self.kube = kube
-        self.name = name
-
-    def object(self) -> Object:
-        return self.kube.get(f"vmirs/{self.name}")
-
-    def status(self) -> Object:
-        found: Object = self.object().get("status", {})
-        return found
-
-    def conditions(self) -> dict[str, Object]:
-        return {each["type"]: each for each in self.status().get("conditions", [])}
-
-    def reasons(self) -> set[str]:
-        """Of its events; pools in other tests have the same names."""
-        own = f"involvedObject.name={self.name},involvedObject.kind=VirtualMachineInstanceReplicaSet"
-        events = self.kube.items("events", "--field-selector", own)
-        return {each["reason"] for each in events}
+    resource, kind = "vmirs", "VirtualMachineInstanceReplicaSet"
 
     def all(self) -> list[Object]:
         """Every instance with its label, also one that leaves."""

@@ -23,7 +23,7 @@ pub(super) fn all() -> Vec<Failure> {
 fn sizes() -> Vec<Failure> {
     let verdict = DiagnosisVerdict::Instancetype;
     vec![
-        failure("instancetype missing", "the machine names an instancetype that nobody has made", verdict)
+        failure("instancetype missing", "the machine names an instancetype that does not exist", verdict)
             .says(&["VirtualMachineClusterInstancetype u1.medium does not exist"])
             .next("create it, and the machine starts by itself; or name another one")
             .seen(unfilled(
