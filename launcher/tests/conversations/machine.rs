@@ -155,12 +155,15 @@ impl Machine {
     pub(crate) fn wait(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !holds(self) {
-            if Instant::now() > deadline {
-                let log = |of: &str| fs::read_to_string(self.room.path().join(format!("{of}.log"))).unwrap_or_default();
-                panic!("no {what}; PID 1 prints: {}; the log of the supervisor: {}", log("init"), log("supervisor"));
-            }
+            assert!(Instant::now() <= deadline, "no {what}; {}", self.logs());
             std::thread::park_timeout(Duration::from_millis(50));
         }
+    }
+
+    /// What its programs have printed.
+    pub(crate) fn logs(&self) -> String {
+        let log = |of: &str| fs::read_to_string(self.room.path().join(format!("{of}.log"))).unwrap_or_default();
+        format!("PID 1 prints: {}; the log of the supervisor: {}", log("init"), log("supervisor"))
     }
 
     /// The status, asked without being written down; nothing while no supervisor answers.

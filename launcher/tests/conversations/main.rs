@@ -83,7 +83,7 @@ fn play(environment: Environment) -> Vec<Line> {
     let mut machine = Machine::start(environment, &record);
     let answered = |machine: &Machine, request: ControlRequest, expected: &str| {
         let answer = machine.ask(request.clone());
-        assert_eq!(answer["answer"], expected, "to {request:?}: {answer}");
+        assert_eq!(answer["answer"], expected, "to {request:?}: {answer}; {}", machine.logs());
     };
     answered(&machine, ControlRequest::Status, "status");
     answered(&machine, ControlRequest::Pause, "queued");
@@ -92,7 +92,8 @@ fn play(environment: Environment) -> Vec<Line> {
     answered(&machine, ControlRequest::Unpause, "queued");
     machine.wait("end of the pause", |it| it.status()["paused"].is_null());
     answered(&machine, ControlRequest::Prolong { grace_seconds: 300 }, "queued");
-    answered(&machine, ControlRequest::SoftReboot, "queued");
+    // Until QEMU has done what was asked of it before, what it reports of the pause is of before too.
+    machine.wait("soft reboot that is accepted", |it| it.ask(ControlRequest::SoftReboot)["answer"] == "queued");
     machine.wait("soft reboot", |it| it.status()["softRebooting"] == true);
     // It ends the soft reboot, of which this guest knows nothing.
     answered(&machine, ControlRequest::Reset, "queued");
