@@ -26,8 +26,6 @@ use crate::webhook::bounds::Longest;
 
 /// `k8s.io/apiserver`, `pkg/apis/audit`, `HeaderAuditID`. A client may choose it; what a server makes itself is a UUID.
 const AUDIT_ID: &str = "audit-id";
-/// W3C Trace Context: the API server's trace, where it traces itself, or its client's.
-const TRACEPARENT: &str = "traceparent";
 /// The most characters of an audit ID.
 const LONGEST_AUDIT_ID: usize = 64;
 /// The most characters of a user's name in the log: it is in each line.
@@ -67,8 +65,8 @@ async fn admitted(serving: &Serving, call: &Call<'_>, mut request: Request, next
     let caller = caller(&header, &request)?;
     let by = Requester { user: caller.user.clone(), audit_id: audit_id(&request) };
     let span = tracing::Span::current();
-    // Of nobody but an API server: who asks without one has not been believed anything until here.
-    if let Some(traceparent) = request.headers().get(TRACEPARENT).and_then(|value| value.to_str().ok()) {
+    // The API server's trace, where it traces itself, or its client's. Not before the caller is known to be an API server.
+    if let Some(traceparent) = request.headers().get(otlp::TRACE_HEADER).and_then(|value| value.to_str().ok()) {
         otlp::follow_header(&span, traceparent);
     }
     span.record("user", printable(&by.user, LONGEST_USER));

@@ -11,16 +11,14 @@ use tracing::Span;
 
 use super::{AdmissionContext, Request};
 
-/// W3C Trace Context, with which an API server says to which trace its call belongs where it traces itself.
-const TRACEPARENT: &str = "traceparent";
-
 /// Has the span of a request belong to the trace that its object got with this very change, and otherwise to the API server's. The object's
-/// goes first: what the controller writes is asked for by an API server, which knows nothing of the controller's trace.
+/// goes first: what the controller writes is asked for by an API server, which knows nothing of the controller's trace. An API server that does not
+/// trace itself sends none.
 pub(super) fn follow(span: &Span, request: &Request, headers: &HeaderMap) {
     if written(request.object.as_ref()).filter(|_| is_new(request)).is_some_and(|trace| otlp::follow(span, trace)) {
         return;
     }
-    if let Some(traceparent) = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()) {
+    if let Some(traceparent) = headers.get(otlp::TRACE_HEADER).and_then(|value| value.to_str().ok()) {
         otlp::follow_header(span, traceparent);
     }
 }

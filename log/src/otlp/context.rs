@@ -19,8 +19,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 pub const OPEN_FOR: Duration = Duration::from_secs(30 * 60);
 /// How much the clock of another node may be ahead.
 const AHEAD: Duration = Duration::from_secs(60);
-/// The header.
-const HEADER: &str = "traceparent";
+/// The header of HTTP by which a request says to which trace it belongs.
+pub const TRACE_HEADER: &str = "traceparent";
 
 /// The header `traceparent` of what is asked for in a span; nothing where no spans are sent, or not this one.
 #[must_use]
@@ -68,7 +68,7 @@ pub(super) fn open(annotation: &str, now: SystemTime) -> Option<Context> {
 }
 
 fn remote(traceparent: &str) -> Option<Context> {
-    let carrier = HashMap::from([(HEADER.to_owned(), traceparent.to_owned())]);
+    let carrier = HashMap::from([(TRACE_HEADER.to_owned(), traceparent.to_owned())]);
     let found = TraceContextPropagator::new().extract_with_context(&Context::new(), &carrier);
     let is_valid = found.span().span_context().is_valid();
     is_valid.then_some(found)

@@ -3,7 +3,7 @@
 //!
 //! | variable | read as |
 //! | --- | --- |
-//! | `OTEL_EXPORTER_OTLP_ENDPOINT`, `…_TRACES_ENDPOINT` | where the collector is; `/v1/traces` is added to the first |
+//! | `OTEL_EXPORTER_OTLP_ENDPOINT`, `…_TRACES_ENDPOINT` | where the collector is, without user and password; `/v1/traces` is added to the first |
 //! | `OTEL_TRACES_EXPORTER` | `otlp`, also without an endpoint; `none` |
 //! | `OTEL_SDK_DISABLED` | `true`: nothing is sent |
 //! | `OTEL_EXPORTER_OTLP_PROTOCOL` | `http/protobuf` alone |
@@ -48,6 +48,14 @@ pub enum SettingsError {
         /// What it has.
         value: String,
     },
+    /// A user and a password before the host: no client sends them. The value is a secret.
+    #[error(
+        "{variable} has an `@`: a user and a password in the URL are not sent; write the URL without them, and `authorization=Basic …` in OTEL_EXPORTER_OTLP_HEADERS"
+    )]
+    Credentials {
+        /// The variable.
+        variable: String,
+    },
     /// Something that is not supported.
     #[error("{variable} is `{value}`, which is not supported; write {instead}")]
     Unsupported {
@@ -77,7 +85,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The collector for the log: without a user and a password, which a URL may have.
+    /// The collector for the log.
     pub(super) fn collector(&self) -> String {
         let host = self.endpoint.host().unwrap_or_default();
         self.endpoint.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
@@ -155,6 +163,9 @@ fn sampler(sampler: Option<String>, argument: Option<String>) -> Result<(), Sett
 }
 
 fn endpoint(variable: String, value: String) -> Result<Uri, SettingsError> {
+    if value.contains('@') {
+        return Err(SettingsError::Credentials { variable });
+    }
     let is_of_traces = variable.contains("TRACES");
     let whole = if is_of_traces { value.clone() } else { format!("{}{PATH}", value.trim_end_matches('/')) };
     let is_usable = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
@@ -203,7 +214,7 @@ mod tests {
         let usual = endpoint_of(&[("OTEL_TRACES_EXPORTER", "otlp")]);
         assert_eq!(usual.as_deref(), Some("http://localhost:4318/v1/traces"));
         let secured = [
-            ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://ada:word@collector:4318"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4318"),
             ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/etc/otlp/ca.crt"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "2500"),
         ];
@@ -236,6 +247,13 @@ mod tests {
         for value in ["collector:4318", "unix:///run/otlp", "http://"] {
             let error = of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", value)]).unwrap_err();
             assert!(matches!(error, SettingsError::Endpoint { .. }), "{error}");
+        }
+        for value in ["http://ada:s3cr3t@collector:4318", "ada:s3cr3t@collector"] {
+            let error = of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", value)]).unwrap_err();
+            assert!(
+                matches!(error, SettingsError::Credentials { .. }) && !error.to_string().contains("s3cr3t"),
+                "{error}"
+            );
         }
         let untrusted = of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4318")]);
         assert_eq!(untrusted, Err(SettingsError::NoAuthority));
