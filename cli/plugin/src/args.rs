@@ -243,7 +243,7 @@ pub(crate) struct QmpArgs {
   kubectl garboard logs hello
   kubectl garboard logs hello -f --tail 20
   kubectl garboard logs hello --previous        # of a supervisor that was started again
-  kubectl garboard logs hello --part qmp | jq . # while the pod runs
+  kubectl garboard logs hello --part qmp | jq . # until the run is over
   kubectl garboard logs hello --last            # the record of the last run, when the pod is gone
   kubectl get machinerun hello-1a2b3c4d -o json > run.json; kubectl garboard logs --record run.json --part serial")]
 pub(crate) struct LogsArgs {

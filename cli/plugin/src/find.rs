@@ -144,7 +144,7 @@ fn choose(machine: &Machine, name: &str) -> Choice {
     })
 }
 
-/// A guest that runs.
+/// An instance whose guest runs, or whose launcher has a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
     /// Its namespace.
@@ -190,19 +190,16 @@ pub(crate) fn with_record(vmi: &VirtualMachineInstance) -> Option<Running> {
 
 /// The instance of a machine whose record is read, or what to do instead. Its pod is not looked at.
 pub(crate) fn recorded(kubectl: &Kubectl, name: &str) -> anyhow::Result<Running> {
-    let (vm, vmi) = objects(kubectl, name).map_err(failed)?;
-    let Some(vmi) = vmi else {
-        return Err(match vm {
-            Some(vm) => exit_error(REFUSED, halted(&vm, name)),
-            None => exit_error(NOT_FOUND, unknown(kubectl, name)),
-        });
+    let state = match objects(kubectl, name).map_err(failed)? {
+        (_, Some(vmi)) => match with_record(&vmi) {
+            Some(found) => return Ok(found),
+            None => format!("its run is over (phase {})", Phase::of(&vmi).name()),
+        },
+        (Some(_), None) => "it does not run".to_owned(),
+        (None, None) => return Err(exit_error(NOT_FOUND, unknown(kubectl, name))),
     };
-    with_record(&vmi).ok_or_else(|| {
-        let phase = Phase::of(&vmi).name();
-        let text =
-            format!("{name}: its run is over (phase {phase}); `kubectl garboard logs {name} --last` has its record");
-        exit_error(REFUSED, text)
-    })
+    let text = format!("{name}: {state}; `kubectl garboard logs {name} --last` has the record of its last run");
+    Err(exit_error(REFUSED, text))
 }
 
 /// Why an instance has no guest that runs; nothing if it has. Pure.
