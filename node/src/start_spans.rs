@@ -10,7 +10,7 @@ use crate::pods::LauncherPod;
 
 /// Whose spans they are.
 const SUPERVISOR: &str = "garboard-launcher";
-/// How much of a second a time may be ahead: those of a report are whole milliseconds, by the clock of the same node.
+/// How far ahead of our clock a reported time may be: it is in whole milliseconds, by the clock of the same node.
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// Sends them where a report says that the guest runs now, and the one before did not. An agent that was started again since has seen no

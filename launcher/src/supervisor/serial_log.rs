@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// When the log is longer it is copied beside and emptied. QEMU appends (`O_APPEND`), so it goes on at the
 /// new end; bytes printed between the copy and the cut are lost from the log, not from the console.
 const MAX_BYTES: u64 = 1024 * 1024;
-/// How often the console is looked for in a log that was cut, until it is found behind the cut, bytes.
+/// After how many bytes the console is looked for again in a log that was cut, until it is found behind the cut.
 const LOOK_EVERY: u64 = 64 * 1024;
 /// How much may be on its way to us that is in the file, bytes: more than a socket holds (Linux: 208 KiB).
 const AHEAD: usize = 256 * 1024;
