@@ -356,6 +356,27 @@ mod tests {
         }
     }
 
+    /// With a kubectl that knows these objects and nothing else.
+    #[cfg(unix)]
+    #[test]
+    fn who_asks_for_the_record_of_a_run_that_is_over_learns_where_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let of = |objects: &Value| {
+            let listed = directory.path().join("objects");
+            std::fs::write(&listed, json!({ "items": objects }).to_string()).unwrap();
+            let script = format!("case $* in *virtualmachines.kubevirt.io/a*) cat '{}' ;; esac", listed.display());
+            let found = recorded(&Kubectl::played(directory.path(), &script), "a");
+            found.map(|running| running.name).map_err(|error| error.to_string())
+        };
+        let vm = json!({"kind": "VirtualMachine", "metadata": {"name": "a"}, "spec": {}});
+        let vmi = |phase: &str| json!({"kind": "VirtualMachineInstance", "metadata": {"name": "a"}, "status": {"phase": phase}});
+        let way = "`kubectl garboard logs a --last` has the record of its last run";
+        assert_eq!(of(&json!([vm, vmi("Scheduled")])), Ok("a".to_owned()));
+        assert_eq!(of(&json!([vm, vmi("Failed")])), Err(format!("a: its run is over (phase Failed); {way}")));
+        assert_eq!(of(&json!([vm])), Err(format!("a: it does not run; {way}")));
+        assert!(of(&json!([])).unwrap_err().starts_with("there is no machine `a`"));
+    }
+
     #[test]
     fn a_pod_is_its_owners_whatever_its_labels_say() {
         let owned_by = |kind: &str, name: &str, controller: bool| -> Pod {
