@@ -179,19 +179,12 @@ impl Nodes {
         self.lock().by_node.contains_key(node)
     }
 
-    /// A connection to the supervisor in a launcher pod, by the pod's UID.
+    /// A connection to the supervisor in a launcher pod, by the pod's UID. What the agent does for it is in a trace, if there is a value of
+    /// [`TRACE_HEADER`].
     ///
     /// # Errors
     /// [`OpenError`].
-    pub async fn open(&self, node: &str, pod_uid: &str) -> Result<Stream, OpenError> {
-        self.open_in(node, pod_uid, None).await
-    }
-
-    /// The same; what the agent does for it is in a trace, by the value of [`TRACE_HEADER`].
-    ///
-    /// # Errors
-    /// [`OpenError`].
-    pub async fn open_in(&self, node: &str, pod_uid: &str, trace: Option<&str>) -> Result<Stream, OpenError> {
+    pub async fn open(&self, node: &str, pod_uid: &str, trace: Option<&str>) -> Result<Stream, OpenError> {
         let name = || node.to_owned();
         let mut requests = {
             let nodes = self.lock();

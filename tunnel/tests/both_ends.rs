@@ -76,7 +76,7 @@ async fn until(holds: impl Fn() -> bool) {
 async fn bytes_go_both_ways_and_an_end_is_seen() {
     let nodes = Nodes::default();
     let _agent = connected(&nodes, "one").await;
-    let mut stream = nodes.open("one", POD).await.unwrap();
+    let mut stream = nodes.open("one", POD, None).await.unwrap();
     // More than both windows hold.
     let sent: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[1]).collect();
     let (mut from, mut to) = tokio::io::split(&mut stream);
@@ -97,13 +97,13 @@ async fn streams_that_are_not_read_hold_back_no_other() {
     let block = vec![0; 64 * 1024];
     let mut unread = Vec::new();
     for _ in 0..40 {
-        let mut slow = nodes.open("one", POD).await.unwrap();
+        let mut slow = nodes.open("one", POD, None).await.unwrap();
         // Until nothing more fits on the way.
         while tokio::time::timeout(Duration::from_millis(100), slow.write_all(&block)).await.is_ok() {}
         unread.push(slow);
     }
     for _ in 0..3 {
-        let mut other = nodes.open("one", POD).await.unwrap();
+        let mut other = nodes.open("one", POD, None).await.unwrap();
         other.write_all(b"hello").await.unwrap();
         let mut answer = [0; 5];
         tokio::time::timeout(Duration::from_secs(60), other.read_exact(&mut answer)).await.expect("an answer").unwrap();
@@ -114,16 +114,16 @@ async fn streams_that_are_not_read_hold_back_no_other() {
 #[tokio::test]
 async fn what_is_not_there_is_an_error() {
     let nodes = Nodes::default();
-    let missing = nodes.open("one", POD).await.unwrap_err();
+    let missing = nodes.open("one", POD, None).await.unwrap_err();
     assert!(matches!(missing, OpenError::NoAgent { .. }), "{missing}");
     let agent = connected(&nodes, "one").await;
-    let refused = nodes.open("one", "other").await.unwrap_err();
+    let refused = nodes.open("one", "other", None).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
         "the agent of node one answered 404 Not Found: no supervisor of this pod is connected"
     );
     for strange in ["", "a/b", "a b", "a@b:c:d"] {
-        assert!(nodes.open("one", strange).await.is_err(), "{strange:?}");
+        assert!(nodes.open("one", strange, None).await.is_err(), "{strange:?}");
     }
     agent.abort();
     until(|| nodes.is_empty()).await;
@@ -138,7 +138,7 @@ async fn a_connection_is_in_the_trace_that_it_is_opened_in() {
     tokio::spawn(async move { nodes_of_it.serve("one", above).await });
     until(|| nodes.has("one")).await;
     for trace in [None, Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"), None] {
-        assert!(nodes.open_in("one", POD, trace).await.is_err());
+        assert!(nodes.open("one", POD, trace).await.is_err());
     }
     assert_eq!(*traced.0.lock().unwrap(), ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"]);
     agent.abort();
@@ -148,7 +148,7 @@ async fn a_connection_is_in_the_trace_that_it_is_opened_in() {
 async fn the_newest_connection_of_a_node_is_used_and_streams_of_the_one_before_go_on() {
     let nodes = Nodes::default();
     let first = connected(&nodes, "one").await;
-    let mut before = nodes.open("one", POD).await.unwrap();
+    let mut before = nodes.open("one", POD, None).await.unwrap();
     let (above, below) = UnixStream::pair().unwrap();
     let newest = tokio::spawn(agent::serve(below, Arc::new(Echo)));
     let nodes_of_it = nodes.clone();
@@ -158,7 +158,7 @@ async fn the_newest_connection_of_a_node_is_used_and_streams_of_the_one_before_g
     // The one before ends: the node stays connected.
     first.abort();
     assert!(before.read_u8().await.is_err());
-    assert!(nodes.open("one", POD).await.is_ok());
+    assert!(nodes.open("one", POD, None).await.is_ok());
     newest.abort();
     let _ = serving.await;
     assert!(nodes.is_empty());
@@ -173,11 +173,11 @@ async fn where_the_newest_connection_of_a_node_ends_first_the_one_before_is_used
     let passing = tokio::spawn(agent::serve(below, Arc::new(Nobody)));
     let nodes_of_it = nodes.clone();
     let serving = tokio::spawn(async move { nodes_of_it.serve("one", above).await });
-    let overtaken = async { while nodes.open("one", POD).await.is_ok() {} };
+    let overtaken = async { while nodes.open("one", POD, None).await.is_ok() {} };
     tokio::time::timeout(Duration::from_secs(60), overtaken).await.expect("the newest one is asked");
     passing.abort();
     let _ = serving.await;
-    let mut stream = nodes.open("one", POD).await.expect("the agent is still connected");
+    let mut stream = nodes.open("one", POD, None).await.expect("the agent is still connected");
     stream.write_all(b"x").await.unwrap();
     assert_eq!(stream.read_u8().await.unwrap(), b'x');
     assert_eq!(nodes.known(), 1);
@@ -223,12 +223,12 @@ async fn both_ends_notice_a_connection_that_is_half_open_in_time() {
     let nodes_of_it = nodes.clone();
     let serving = tokio::spawn(async move { nodes_of_it.serve("one", above).await });
     until(|| nodes.has("one")).await;
-    let mut stream = nodes.open("one", POD).await.unwrap();
+    let mut stream = nodes.open("one", POD, None).await.unwrap();
     stream.write_all(b"x").await.unwrap();
     assert_eq!(stream.read_u8().await.unwrap(), b'x');
     // Longer than it takes to notice: a connection without a stream goes on.
     tokio::time::sleep(NOTICED_WITHIN * 3).await;
-    assert!(nodes.has("one") && nodes.open("one", POD).await.is_ok());
+    assert!(nodes.has("one") && nodes.open("one", POD, None).await.is_ok());
     holds.abort();
     let begun = tokio::time::Instant::now();
     let margin = Duration::from_secs(1);

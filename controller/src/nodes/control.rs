@@ -143,7 +143,7 @@ pub(super) const fn answer_within(request: &ControlRequest) -> Duration {
 /// Tries once. What the agent does for it is in the trace of what is done here.
 pub(super) async fn open(nodes: &Nodes, place: &Place) -> Result<Stream, OpenError> {
     let trace = otlp::traceparent(&tracing::Span::current());
-    nodes.open_in(&place.node, &place.pod_uid, trace.as_deref()).await
+    nodes.open(&place.node, &place.pod_uid, trace.as_deref()).await
 }
 
 async fn opened(nodes: &Nodes, place: &Place) -> Result<Stream, OpenError> {
