@@ -64,9 +64,10 @@ async fn admit_call(serving: &Serving, call: &Call<'_>, request: Request, next: 
 
 async fn admitted(serving: &Serving, call: &Call<'_>, mut request: Request, next: Next) -> Result<Response, Refusal> {
     let header = serving.header.borrow().clone();
-    let caller = caller(&header, &request)?;
-    let by = Requester { user: caller.user.clone(), audit_id: audit_id(&request) };
     let span = tracing::Span::current();
+    // Everybody who reaches the port could have a collector keep names of their own making.
+    let caller = caller(&header, &request).inspect_err(|_| otlp::unsent(&span))?;
+    let by = Requester { user: caller.user.clone(), audit_id: audit_id(&request) };
     // Of nobody but an API server: who asks without one has not been believed anything until here.
     if let Some(traceparent) = request.headers().get(TRACEPARENT).and_then(|value| value.to_str().ok()) {
         otlp::follow_header(&span, traceparent);
