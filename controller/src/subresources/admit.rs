@@ -65,7 +65,7 @@ async fn admit_call(serving: &Serving, call: &Call<'_>, request: Request, next: 
 async fn admitted(serving: &Serving, call: &Call<'_>, mut request: Request, next: Next) -> Result<Response, Refusal> {
     let header = serving.header.borrow().clone();
     let span = tracing::Span::current();
-    // Everybody who reaches the port could have a collector keep names of their own making.
+    // Any pod that reaches the port could have a collector keep names of its own making.
     let caller = caller(&header, &request).inspect_err(|_| otlp::unsent(&span))?;
     let by = Requester { user: caller.user.clone(), audit_id: audit_id(&request) };
     // Of nobody but an API server: who asks without one has not been believed anything until here.

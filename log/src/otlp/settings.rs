@@ -8,7 +8,7 @@
 //! | `OTEL_SDK_DISABLED` | `true`: nothing is sent |
 //! | `OTEL_EXPORTER_OTLP_PROTOCOL` | `http/protobuf` alone |
 //! | `OTEL_EXPORTER_OTLP_COMPRESSION` | `none` alone |
-//! | `OTEL_EXPORTER_OTLP_TIMEOUT` | milliseconds for a batch, with all attempts |
+//! | `OTEL_EXPORTER_OTLP_TIMEOUT` | milliseconds for an attempt, none of which begins later: a batch takes twice that at most |
 //! | `OTEL_EXPORTER_OTLP_CERTIFICATE` | a file with authorities, PEM; needed for `https` |
 //! | `OTEL_EXPORTER_OTLP_CLIENT_KEY`, `…_CLIENT_CERTIFICATE` | refused |
 //! | `OTEL_TRACES_SAMPLER`, `…_SAMPLER_ARG` | judged here, followed by the SDK, which would take a wrong one for the usual one |
@@ -48,6 +48,14 @@ pub enum SettingsError {
         /// What it has.
         value: String,
     },
+    /// A user and a password in the endpoint, which no client sends. They are not quoted.
+    #[error(
+        "{variable} has a user or a password, which is not sent; write OTEL_EXPORTER_OTLP_HEADERS=authorization=Basic%20…"
+    )]
+    Credentials {
+        /// The variable.
+        variable: String,
+    },
     /// Something that is not supported.
     #[error("{variable} is `{value}`, which is not supported; write {instead}")]
     Unsupported {
@@ -70,14 +78,14 @@ pub enum SettingsError {
 pub(super) struct Settings {
     /// Where batches are sent.
     pub(super) endpoint: Uri,
-    /// How long one batch may take, with all attempts.
+    /// How long one attempt to send a batch may take; none begins later.
     pub(super) timeout: Duration,
     /// Whom to trust.
     pub(super) certificate: Option<PathBuf>,
 }
 
 impl Settings {
-    /// The collector for the log: without a user and a password, which a URL may have.
+    /// The collector for the log.
     pub(super) fn collector(&self) -> String {
         let host = self.endpoint.host().unwrap_or_default();
         self.endpoint.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
@@ -155,6 +163,9 @@ fn sampler(sampler: Option<String>, argument: Option<String>) -> Result<(), Sett
 }
 
 fn endpoint(variable: String, value: String) -> Result<Uri, SettingsError> {
+    if value.contains('@') {
+        return Err(SettingsError::Credentials { variable });
+    }
     let is_of_traces = variable.contains("TRACES");
     let whole = if is_of_traces { value.clone() } else { format!("{}{PATH}", value.trim_end_matches('/')) };
     let is_usable = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
@@ -203,7 +214,7 @@ mod tests {
         let usual = endpoint_of(&[("OTEL_TRACES_EXPORTER", "otlp")]);
         assert_eq!(usual.as_deref(), Some("http://localhost:4318/v1/traces"));
         let secured = [
-            ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://ada:word@collector:4318"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4318"),
             ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/etc/otlp/ca.crt"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "2500"),
         ];
@@ -236,6 +247,13 @@ mod tests {
         for value in ["collector:4318", "unix:///run/otlp", "http://"] {
             let error = of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", value)]).unwrap_err();
             assert!(matches!(error, SettingsError::Endpoint { .. }), "{error}");
+        }
+        for value in ["http://ada:word@collector:4318", "ada:word@collector"] {
+            let error = of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", value)]).unwrap_err();
+            assert!(
+                matches!(error, SettingsError::Credentials { .. }) && !error.to_string().contains("word@"),
+                "{error}"
+            );
         }
         let untrusted = of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4318")]);
         assert_eq!(untrusted, Err(SettingsError::NoAuthority));
