@@ -31,6 +31,10 @@ const WRITE_PERIOD: Duration = Duration::from_secs(1);
 const PLUMBING_BURST: u32 = 10;
 /// … and then one in this time.
 const PLUMBING_PERIOD: Duration = Duration::from_secs(2);
+/// Spans of one pod's requests that a collector gets at once: a start has fewer …
+const SPANS_BURST: u32 = 64;
+/// … and then one in this time.
+const SPAN_PERIOD: Duration = Duration::from_secs(1);
 
 /// The open connections.
 #[derive(Debug, Default)]
@@ -184,27 +188,73 @@ impl Pace {
         Self { burst: PLUMBING_BURST, period: PLUMBING_PERIOD, left: PLUMBING_BURST, filled: now }
     }
 
+    /// A full bucket for spans of its requests.
+    #[must_use]
+    pub fn of_spans(now: Instant) -> Self {
+        Self { burst: SPANS_BURST, period: SPAN_PERIOD, left: SPANS_BURST, filled: now }
+    }
+
     /// Whether the bucket is full: nothing was counted for as long as filling it takes.
     #[must_use]
     pub fn is_full(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.filled) >= self.period * self.burst
     }
 
+    /// Takes one, unless none is left.
+    pub fn take(&mut self, now: Instant) -> bool {
+        self.fill(now);
+        let is_there = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_there
+    }
+
     /// Counts one; returns how long the next one has to wait.
     pub fn count(&mut self, now: Instant) -> Duration {
+        self.fill(now);
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 { self.period } else { Duration::ZERO }
+    }
+
+    fn fill(&mut self, now: Instant) {
         let periods = now.saturating_duration_since(self.filled).as_millis() / self.period.as_millis();
         if periods > 0 {
             self.left = self.left.saturating_add(u32::try_from(periods).unwrap_or(u32::MAX)).min(self.burst);
             self.filled = now;
         }
-        self.left = self.left.saturating_sub(1);
-        if self.left == 0 { self.period } else { Duration::ZERO }
+    }
+}
+
+/// Which requests a collector gets a span of. A launcher that a guest has taken over may ask as fast as it can: the collector would keep it all,
+/// and spans of other machines would find no room.
+#[derive(Debug, Default)]
+pub struct SpansByPod(HashMap<PodUid, Pace>);
+
+impl SpansByPod {
+    /// Takes one of this pod, unless none is left: then nothing more of it is sent for a while.
+    pub fn take(&mut self, pod: &PodUid, now: Instant) -> bool {
+        if !self.0.contains_key(pod) {
+            // Those that were quiet are as good as new.
+            self.0.retain(|_, pace| !pace.is_full(now));
+        }
+        self.0.entry(pod.clone()).or_insert_with(|| Pace::of_spans(now)).take(now)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_that_asks_all_the_time_has_a_span_a_second_and_others_have_theirs() {
+        let (start, mut spans) = (Instant::now(), SpansByPod::default());
+        assert_eq!((0..1000).filter(|_| spans.take(&pod(1), start)).count(), 64);
+        assert!(spans.take(&pod(2), start));
+        let of_a_minute = (1..=60).map(|second| start + SPAN_PERIOD * second);
+        let sent = of_a_minute.flat_map(|now| [now; 100]).filter(|now| spans.take(&pod(1), *now));
+        assert_eq!(sent.count(), 60);
+        assert!(spans.take(&pod(3), start + SPAN_PERIOD * 200));
+        assert_eq!(spans.0.len(), 1, "those that were quiet are forgotten");
+    }
 
     #[test]
     fn a_loud_pod_does_not_silence_another() {

@@ -1,6 +1,7 @@
 //! `garboard-node`: the node agent. Wiring only; see the library.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
 use garboard_log::Levels;
@@ -11,6 +12,10 @@ use garboard_protocol::causes::ErrorChain;
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+/// How long the kernel's calls that are under way may take at the end. One that looks up the name of a collector, or closes a caller's descriptor,
+/// may take longer than the pod has, and the next agent waits for its end.
+const LAST_CALLS: Duration = Duration::from_secs(3);
 
 // With `abort` one request would end the agent for every machine of the node.
 #[cfg(panic = "abort")]
@@ -66,12 +71,14 @@ fn start(args: Args, version: &'static str, levels: Levels, sending: Option<Send
     }
     // Two threads: work on a network namespace occupies one for milliseconds.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let exporting = sending.map(Sending::begin);
         let outcome = garboard_node::run::run(args, version, levels).await;
         if let Some(exporting) = exporting {
             exporting.finish().await;
         }
         outcome
-    })
+    });
+    runtime.shutdown_timeout(LAST_CALLS);
+    outcome
 }

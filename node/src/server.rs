@@ -22,7 +22,7 @@ use garboard_protocol::record::RunRecord;
 use tokio::net::UnixStream;
 use tracing::Instrument;
 
-use crate::budget::{Budget, Exhausted, RefusalsByPod};
+use crate::budget::{Budget, Exhausted, RefusalsByPod, SpansByPod};
 use crate::caller::{Caller, Processes};
 use crate::contain::contained;
 use crate::identity::PodUid;
@@ -58,6 +58,8 @@ pub struct Server<R> {
     reports: R,
     budget: Mutex<Budget>,
     refusals: Mutex<RefusalsByPod>,
+    /// Which requests a collector gets a span of.
+    spans: Mutex<SpansByPod>,
     /// When which pod has its network changed.
     pod_locks: PodLocks,
     /// Who takes control connections.
@@ -93,6 +95,7 @@ impl<R: Reports> Server<R> {
             reports,
             budget: Mutex::default(),
             refusals: Mutex::default(),
+            spans: Mutex::default(),
             pod_locks: PodLocks::default(),
             supervisors,
         })
@@ -211,7 +214,9 @@ impl<R: Reports> Server<R> {
                 return Ok(After::Serve);
             }
             let span = tracing::info_span!("request", request = number, ask = name(&request));
-            if let Some(trace) = &pod.trace {
+            if !lock(&self.spans).take(&pod.uid, Instant::now()) {
+                otlp::unsent(&span);
+            } else if let Some(trace) = &pod.trace {
                 otlp::follow(&span, trace);
             }
             let answering = self.answer_or_refuse(socket, request, &caller, pod).instrument(span);

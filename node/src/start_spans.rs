@@ -14,12 +14,13 @@ const SUPERVISOR: &str = "garboard-launcher";
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// Sends them where a report says that the guest runs now, and the one before did not. An agent that was started again since has seen no
-/// report before, and sends none a second time.
-pub(crate) fn record(pod: &LauncherPod, before: &Status, now: &Status) {
-    let Some(trace) = &pod.trace else { return };
-    if let Some(start) = start(pod, before, now, SystemTime::now()) {
+/// report before, and sends none a second time. Whether there was a start.
+pub(crate) fn record(pod: &LauncherPod, before: &Status, now: &Status) -> bool {
+    let Some(start) = start(pod, before, now, SystemTime::now()) else { return false };
+    if let Some(trace) = &pod.trace {
         otlp::record(SUPERVISOR, trace, start);
     }
+    true
 }
 
 /// From the start of the supervisor until its guest ran. Where times are in no order, or not of the last half hour, there is nothing: a launcher
@@ -76,6 +77,18 @@ mod tests {
         assert_eq!((start.name, ago(start.began), ago(start.ended)), ("start", 3000, 500));
         assert_eq!(parts, [("prepare", 3000, 2000), ("qemu", 2000, 500)]);
         assert!(start.attributes.contains(&("vmi_uid", pod().vmi_uid)), "{start:?}");
+    }
+
+    #[test]
+    fn a_start_is_recorded_once_it_is_there() {
+        let now_ms = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+        let (scheduled, running) = (
+            Status { phase: ReportedPhase::Scheduled, ..report(1) },
+            running(now_ms - 3000, Some(now_ms - 2000), now_ms - 500),
+        );
+        let pods = [pod(), LauncherPod { trace: Some("no trace".into()), ..pod() }];
+        let recorded = pods.each_ref().map(|pod| [record(pod, &scheduled, &running), record(pod, &running, &running)]);
+        assert_eq!(recorded, [[true, false]; 2]);
     }
 
     #[test]

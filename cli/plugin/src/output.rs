@@ -64,8 +64,8 @@ impl Output {
     pub fn show(self, value: &impl Serialize, text: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         match self {
             Self::Text => text(),
-            Self::Json => outln!("{}", serde_json::to_string_pretty(value)?),
-            Self::Yaml => out!("{}", crate::yaml::write(value)?),
+            Self::Json => foreign(&format!("{}\n", serde_json::to_string_pretty(value)?)),
+            Self::Yaml => foreign(&crate::yaml::write(value)?),
         }
     }
 }
@@ -83,10 +83,15 @@ impl ListOutput {
             Self::Text => text(false),
             Self::Wide => text(true),
             Self::Name => list.iter().try_for_each(|one| outln!("{}", one.name())),
-            Self::Json => outln!("{}", serde_json::to_string_pretty(list)?),
-            Self::Yaml => out!("{}", crate::yaml::write(list)?),
+            Self::Json => foreign(&format!("{}\n", serde_json::to_string_pretty(list)?)),
+            Self::Yaml => foreign(&crate::yaml::write(list)?),
         }
     }
+}
+
+/// A document whose values may be of a guest, or of a launcher.
+fn foreign(document: &str) -> anyhow::Result<()> {
+    write_foreign(document.as_bytes()).map(|_| ())
 }
 
 /// Behind [`note!`]. Where nothing reads standard error, there is no place for it.

@@ -62,10 +62,11 @@ async fn admit_call(serving: &Serving, call: &Call<'_>, request: Request, next: 
 
 async fn admitted(serving: &Serving, call: &Call<'_>, mut request: Request, next: Next) -> Result<Response, Refusal> {
     let header = serving.header.borrow().clone();
-    let caller = caller(&header, &request)?;
-    let by = Requester { user: caller.user.clone(), audit_id: audit_id(&request) };
     let span = tracing::Span::current();
-    // The API server's trace, where it traces itself, or its client's. Not before the caller is known to be an API server.
+    // Any pod that reaches the port could have a collector keep names of its own making.
+    let caller = caller(&header, &request).inspect_err(|_| otlp::unsent(&span))?;
+    let by = Requester { user: caller.user.clone(), audit_id: audit_id(&request) };
+    // Of nobody but an API server: who asks without one has not been believed anything until here.
     if let Some(traceparent) = request.headers().get(otlp::TRACE_HEADER).and_then(|value| value.to_str().ok()) {
         otlp::follow_header(&span, traceparent);
     }

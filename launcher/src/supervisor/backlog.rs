@@ -30,8 +30,6 @@ struct Waiting {
     moved: Instant,
     /// Nothing more is put.
     is_over: bool,
-    /// What waits is not worth waiting for: there is a reason to read.
-    is_cut_short: bool,
     /// The viewer has left.
     is_left: bool,
 }
@@ -68,7 +66,6 @@ pub(super) fn backlog(scrollback: Vec<u8>) -> (Feed, Output) {
         bytes: scrollback.into(),
         moved: Instant::now(),
         is_over: false,
-        is_cut_short: false,
         is_left: false,
     };
     let shared = Arc::new(Shared { waiting: Mutex::new(waiting), put: Notify::new(), taken: Notify::new() });
@@ -95,10 +92,13 @@ impl Feed {
         true
     }
 
-    /// Ends the output, for a reason that the viewer is to read soon: where more than one piece waits, it is dropped.
+    /// Ends the output, for a reason that the viewer is to read soon: where more than one piece waits, it is dropped, with its memory. Viewers that
+    /// read nothing would keep it, and each makes room for the next one.
     pub(super) fn cut_short(&self) {
-        self.0.lock().is_cut_short = true;
-        self.0.put.notify_one();
+        let mut waiting = self.0.lock();
+        if waiting.bytes.len() > PIECE {
+            waiting.bytes = VecDeque::new();
+        }
     }
 
     /// How much waits, bytes.
@@ -182,15 +182,16 @@ impl Output {
 
     fn take(&self) -> Taken {
         let mut waiting = self.0.lock();
-        if waiting.is_cut_short && waiting.bytes.len() > PIECE {
-            waiting.bytes.clear();
-        }
         let count = waiting.bytes.len().min(PIECE);
         if count == 0 {
             return if waiting.is_over { Taken::Over } else { Taken::NothingYet };
         }
         let piece = waiting.bytes.drain(..count).collect();
         waiting.scrollback = waiting.scrollback.saturating_sub(count);
+        if waiting.scrollback == 0 {
+            // Megabytes, perhaps, that a viewer would keep as long as it stays.
+            waiting.bytes.shrink_to(MOST);
+        }
         waiting.moved = Instant::now();
         drop(waiting);
         self.0.taken.notify_one();
@@ -243,6 +244,20 @@ mod tests {
             drop(feed);
             assert_eq!(rest(&mut output).await.len(), read);
         }
+    }
+
+    #[tokio::test]
+    async fn memory_is_given_back_when_scrollback_was_read_and_when_nobody_will_read_it() {
+        let (feed, mut output) = backlog(vec![b'x'; 8 * MOST]);
+        let held = |feed: &Feed| feed.0.lock().bytes.capacity();
+        assert!(held(&feed) >= 8 * MOST);
+        while feed.waiting() > 0 {
+            output.recv().await.unwrap();
+        }
+        assert!(held(&feed) <= MOST, "{}", held(&feed));
+        let (feed, _output) = backlog(vec![b'x'; 8 * MOST]);
+        feed.cut_short();
+        assert_eq!(held(&feed), 0, "its viewer takes nothing");
     }
 
     #[tokio::test(start_paused = true)]

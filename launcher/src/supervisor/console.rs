@@ -24,7 +24,7 @@ use super::session::{CONSOLE_REPLACED, Reason};
 
 /// Bytes that are kept in memory, for those who come again.
 const RING_BYTES: usize = 128 * 1024;
-/// While more than that waits for all viewers together, bytes, nobody gets what only the log has: it waits in memory, too.
+/// Who comes again gets of what only the log has so much that no more than this waits for all viewers together, bytes: it waits in memory, too.
 const MOST_WAITING: usize = 2 * 1024 * 1024;
 /// Bytes of scroll-back of anyone else.
 const SCROLLBACK_BYTES: u64 = 32 * 1024;
@@ -235,12 +235,12 @@ impl Console {
         (Begun { position, resumed, missed }, scrollback)
     }
 
-    /// What was printed from `from` on until the ring begins, as far back as the log has it whole.
+    /// What was printed from `from` on until the ring begins, as far back as the log has it whole and there is room for it.
     fn older(&mut self, from: u64) -> Vec<u8> {
         let waiting: usize = self.viewers.iter().map(|viewer| viewer.feed.waiting()).sum();
-        if waiting > MOST_WAITING {
-            return Vec::new();
-        }
+        let room = MOST_WAITING.saturating_sub(waiting);
+        let oldest = self.printed - self.ring.len() as u64;
+        let from = from.max(oldest.saturating_sub(room as u64));
         self.log.older(from, Printed { end: self.printed, last: self.ring.make_contiguous() })
     }
 
@@ -406,7 +406,10 @@ mod tests {
             stuck.push(answer.await.unwrap().unwrap());
         }
         let whole: Vec<bool> = stuck.iter().map(|each| each.begun.missed == 0).collect();
-        assert_eq!(whole, [true, true, true, false, false, false]);
+        assert_eq!(whole, [true, true, false, false, false, false]);
+        let has = |each: &Attached| printing.printed.len() as u64 - each.begun.position.offset;
+        let beyond: u64 = stuck.iter().map(|each| has(each).saturating_sub(RING_BYTES as u64)).sum();
+        assert!(beyond > (MOST_WAITING - 4 * RING_BYTES) as u64 && beyond <= MOST_WAITING as u64, "{beyond}");
         drop(stuck);
         let (begun, _) = come_again(&console, &place).await;
         assert_eq!(begun.missed, 0, "they have left");

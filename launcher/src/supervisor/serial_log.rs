@@ -153,15 +153,21 @@ impl SerialLog {
         Some(i64::try_from(begin).ok()?.saturating_sub_unsigned(index))
     }
 
-    /// What was printed from `from` on, so many bytes; fewer where the log ends.
+    /// What was printed from `from` on, so many bytes; fewer where the log ends. No more are read: a QEMU that was taken over may make the log
+    /// as long as it likes.
     fn read(&self, place: Place, from: u64, count: usize) -> io::Result<Vec<u8>> {
         let index = i64::try_from(from).unwrap_or(i64::MAX).saturating_sub(place.begins);
         let before_cut = u64::try_from(index.saturating_neg()).unwrap_or(0);
-        let mut read = if before_cut > 0 { read_tail(&self.before(), before_cut)? } else { Vec::new() };
-        if read.len() as u64 != before_cut {
-            return Err(ErrorKind::UnexpectedEof.into());
+        let mut read = Vec::new();
+        if before_cut > 0 {
+            let mut file = File::open(self.before())?;
+            let begin = file.metadata()?.len().checked_sub(before_cut).ok_or(ErrorKind::UnexpectedEof)?;
+            file.seek(SeekFrom::Start(begin))?;
+            let wanted = before_cut.min(count as u64);
+            if file.take(wanted).read_to_end(&mut read)? as u64 != wanted {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
         }
-        read.truncate(count);
         let mut file = File::open(&self.path)?;
         file.seek(SeekFrom::Start(u64::try_from(index).unwrap_or(0)))?;
         file.take((count - read.len()) as u64).read_to_end(&mut read)?;
@@ -341,6 +347,27 @@ mod tests {
         guest.print(&[b'-'; 100], false);
         let behind = guest.printed.len() - KEPT;
         assert_eq!(guest.older(7), (behind - 7, true));
+    }
+
+    #[test]
+    fn of_a_log_of_any_length_so_many_bytes_are_read_as_are_asked_for() {
+        let guest = Guest::new();
+        std::fs::write(guest.log.before(), b"0123456789").unwrap();
+        (&guest.qemu).write_all(b"abcdef").unwrap();
+        let read = |begins: i64, from: u64, count: usize| {
+            guest.log.read(Place { begins, whole_from: 0 }, from, count).map(|bytes| String::from_utf8(bytes).unwrap())
+        };
+        for (begins, from, count, expected) in [
+            (10, 0, 3, "012"),
+            (10, 8, 4, "89ab"),
+            (10, 10, 2, "ab"),
+            (10, 14, 9, "ef"),
+            (0, 2, 2, "cd"),
+            (-3, 0, 2, "de"),
+        ] {
+            assert_eq!(read(begins, from, count).unwrap(), expected, "{begins} {from} {count}");
+        }
+        assert_eq!(read(11, 0, 3).unwrap_err().kind(), ErrorKind::UnexpectedEof, "it is not there any more");
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub const OPEN_FOR: Duration = Duration::from_secs(30 * 60);
 const AHEAD: Duration = Duration::from_secs(60);
 /// The header of HTTP by which a request says to which trace it belongs.
 pub const TRACE_HEADER: &str = "traceparent";
+/// The most characters of a reason: an API server's answer may quote an object.
+pub const LONGEST_REASON: usize = 512;
 
 /// The header `traceparent` of what is asked for in a span; nothing where no spans are sent, or not this one.
 #[must_use]
@@ -51,9 +53,17 @@ pub fn follow_header(span: &Span, traceparent: &str) -> bool {
     set(span, remote(traceparent))
 }
 
-/// What was done in a span has failed.
+/// Has a span not be sent, nor what is inside of it, and gives it no trace: of what a stranger may cause as often as it likes. To be called before
+/// anything is done in the span.
+pub fn unsent(span: &Span) {
+    // Fails where no spans are sent, or not this one.
+    let _ = span.set_parent(Context::new().with_telemetry_suppressed());
+}
+
+/// What was done in a span has failed; of the reason, [`LONGEST_REASON`] characters are sent.
 pub fn failed(span: &Span, reason: &impl Display) {
-    span.set_status(Status::error(reason.to_string()));
+    let reason: String = reason.to_string().chars().take(LONGEST_REASON).collect();
+    span.set_status(Status::error(reason));
 }
 
 /// The trace of an annotation, if it is open.

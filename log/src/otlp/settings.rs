@@ -8,7 +8,7 @@
 //! | `OTEL_SDK_DISABLED` | `true`: nothing is sent |
 //! | `OTEL_EXPORTER_OTLP_PROTOCOL` | `http/protobuf` alone |
 //! | `OTEL_EXPORTER_OTLP_COMPRESSION` | `none` alone |
-//! | `OTEL_EXPORTER_OTLP_TIMEOUT` | milliseconds for a batch, with all attempts |
+//! | `OTEL_EXPORTER_OTLP_TIMEOUT` | milliseconds for an attempt, none of which begins later: a batch takes twice that at most |
 //! | `OTEL_EXPORTER_OTLP_CERTIFICATE` | a file with authorities, PEM; needed for `https` |
 //! | `OTEL_EXPORTER_OTLP_CLIENT_KEY`, `…_CLIENT_CERTIFICATE` | refused |
 //! | `OTEL_TRACES_SAMPLER`, `…_SAMPLER_ARG` | judged here, followed by the SDK, which would take a wrong one for the usual one |
@@ -78,7 +78,7 @@ pub enum SettingsError {
 pub(super) struct Settings {
     /// Where batches are sent.
     pub(super) endpoint: Uri,
-    /// How long one batch may take, with all attempts.
+    /// How long one attempt to send a batch may take; none begins later.
     pub(super) timeout: Duration,
     /// Whom to trust.
     pub(super) certificate: Option<PathBuf>,

@@ -99,6 +99,26 @@ async fn what_is_inside_of_a_span_is_its_child_and_an_old_trace_is_not_followed(
 }
 
 #[tokio::test]
+async fn what_is_not_to_be_sent_has_no_trace_and_neither_has_what_is_inside_of_it() {
+    let spans = sent(|_| {
+        let flood = tracing::info_span!("flood");
+        unsent(&flood);
+        flood.in_scope(|| tracing::info_span!("inside").in_scope(|| ()));
+        assert_eq!((traceparent(&flood), annotation(&flood)), (None, None));
+        tracing::info_span!("other").in_scope(|| ());
+    })
+    .await;
+    let names: Vec<_> = spans.iter().map(|span| span.name.as_ref()).collect();
+    assert_eq!(names, ["other"]);
+}
+
+#[tokio::test]
+async fn a_reason_is_bounded() {
+    let spans = sent(|_| failed(&tracing::info_span!("reconcile"), &"ö".repeat(LONGEST_REASON + 1))).await;
+    assert_eq!(named(&spans, "reconcile").status, Status::error("ö".repeat(LONGEST_REASON)));
+}
+
+#[tokio::test]
 async fn what_another_program_did_has_its_own_times() {
     let began = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     let past = |name, from: u64, to: u64, parts| Past {

@@ -68,9 +68,17 @@ pub struct WriterContext<C> {
 /// Takes reports and has them written.
 pub struct Writer<C> {
     setting: Arc<WriterContext<C>>,
-    tasks: Mutex<HashMap<String, watch::Sender<Status>>>,
+    tasks: Mutex<HashMap<String, Reporting>>,
     /// Pods whose record was taken, and when it was sent last: each has one.
     kept: Mutex<HashMap<String, Instant>>,
+}
+
+/// A pod that reports.
+struct Reporting {
+    /// Its newest report, for its task.
+    newest: watch::Sender<Status>,
+    /// Spans of a start were sent. There is one: a launcher that a guest has taken over may report as many as it likes.
+    has_started: bool,
 }
 
 impl<C: Cluster> Writer<C> {
@@ -84,21 +92,21 @@ impl<C: Cluster> Writer<C> {
 impl<C: Cluster> Reports for Writer<C> {
     fn note(&self, pod: &LauncherPod, status: Status) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        tasks.retain(|_, task| !task.is_closed());
+        tasks.retain(|_, task| !task.newest.is_closed());
         // By pod, not by VMI: while a machine migrates two pods of one VMI report, each of itself.
-        if let Some(task) = tasks.get(pod.uid.as_str()) {
-            task.send_if_modified(|newest| {
+        if let Some(Reporting { newest, has_started }) = tasks.get_mut(pod.uid.as_str()) {
+            newest.send_if_modified(|newest| {
                 let newer = status.generation > newest.generation;
                 if newer {
-                    start_spans::record(pod, newest, &status);
+                    *has_started = *has_started || start_spans::record(pod, newest, &status);
                     *newest = status;
                 }
                 newer
             });
             return;
         }
-        let (sender, reports) = watch::channel(status);
-        tasks.insert(pod.uid.as_str().to_owned(), sender);
+        let (newest, reports) = watch::channel(status);
+        tasks.insert(pod.uid.as_str().to_owned(), Reporting { newest, has_started: false });
         let (setting, pace) = (Arc::clone(&self.setting), Pace::of_writes(now()));
         let pod = pod.clone();
         let task = Task { setting, pod, reports, latest: None, gate: None, reported: None, pace, rest: Duration::ZERO };

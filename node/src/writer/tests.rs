@@ -292,7 +292,7 @@ async fn an_end_is_written_once_and_ends_the_task() {
         fake.patched(2).await;
         tokio::time::sleep(Duration::from_secs(30)).await;
         assert_eq!(fake.phase().as_deref(), Some(phase));
-        assert!(writer.tasks.lock().unwrap().values().all(watch::Sender::is_closed));
+        assert!(writer.tasks.lock().unwrap().values().all(|task| task.newest.is_closed()));
         let last = fake.0.events.borrow().last().cloned().unwrap();
         assert_eq!((last.reason.name(), last.kind), ("Stopped", kind));
         assert_eq!(Account::read(&last.note).reason, reason, "{}", last.note);
