@@ -36,6 +36,8 @@ def operator() -> Object:
     labels = {"kubevirt.io": OPERATOR}
     image = f"{PREFIX}/vm-killer:{TAG}"
     container = {"name": "does-nothing", "image": image, "imagePullPolicy": "Never", "command": ["sleep", "infinity"]}
+    # KubeVirt's own stays on a node with the taint `CriticalAddonsOnly`.
+    pod = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
     about = {
         "kubernetes.io/description": "does nothing: KubeVirt's functional tests wait for a Deployment of this name"
     }
@@ -46,7 +48,7 @@ def operator() -> Object:
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels, "annotations": about}, "spec": {"containers": [container]}},
+            "template": {"metadata": {"labels": labels, "annotations": about}, "spec": pod},
         },
     }
 
