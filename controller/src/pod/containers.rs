@@ -80,7 +80,9 @@ pub(super) fn compute(input: &PodInput<'_>, machine: &Resources) -> Container {
     let spec = &input.vmi.spec;
     // The supervisor's own directory is not for QEMU's container.
     let init = VolumeMount { name: INIT.to_owned(), mount_path: INIT_DIRECTORY.to_owned(), ..VolumeMount::default() };
-    let command = [INIT_PROGRAM, INIT_DIRECTORY, "--termination-log", TERMINATION_LOG];
+    // With the UID of the instance, as KubeVirt's launcher has it: `pgrep -f` finds the machine on its node.
+    let uid = input.vmi.metadata.uid.as_deref().unwrap_or_default();
+    let command = [INIT_PROGRAM, INIT_DIRECTORY, "--termination-log", TERMINATION_LOG, "--uid", uid];
     Container {
         name: "compute".to_owned(),
         command: Some(command.map(str::to_owned).to_vec()),

@@ -95,6 +95,7 @@ fn qemu_is_not_where_the_supervisor_keeps_its_files() {
     assert_eq!(places("launcher")[..2], ["/run/garboard", "/run/garboard/init"]);
     let command = container(&pod, "compute").command.clone().unwrap();
     assert_eq!(command[..2], ["/usr/bin/garboard-init", "/run/garboard/init"]);
+    assert_eq!(command[4..], ["--uid", "c0ffee00-0000-4000-8000-000000000001"], "it is found on its node");
 }
 
 #[test]

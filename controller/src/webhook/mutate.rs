@@ -41,6 +41,7 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
         let is_left = is_left_to_validation(request, &faults);
         return if is_left { response } else { warn(refuse(response, &faults), &admission.warnings) };
     }
+    let written = spelled(written);
     let mut response = warn(response, &warnings);
     if matches!(admission.object, Some(Object::VirtualMachine(_))) {
         // The annotation is not in what is judged afterwards.
@@ -162,6 +163,27 @@ fn instance(
 fn replicas(written: &Value, number: Option<i32>) -> Option<Value> {
     let is_written = written.pointer("/spec/replicas").is_some_and(|replicas| !replicas.is_null());
     (!is_written).then(|| json!({ "spec": { "replicas": number } }))
+}
+
+/// The specification with its fractions as texts, as KubeVirt writes them: all are quantities, and the schema, which judges afterwards what is
+/// filled in here, takes a quantity that is a text or a whole number, and not `cpu: 1.5`. The settings of a cluster have other fractions.
+fn spelled(mut written: Value) -> Value {
+    let is_settings = written["kind"] == "KubeVirt";
+    if let Some(spec) = written.get_mut("spec").filter(|_| !is_settings) {
+        spell(spec);
+    }
+    written
+}
+
+fn spell(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.as_f64().is_some_and(|number| number.fract() != 0.0) => {
+            *value = Value::String(number.to_string());
+        }
+        Value::Array(items) => items.iter_mut().for_each(spell),
+        Value::Object(fields) => fields.values_mut().for_each(spell),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// RFC 7396.

@@ -226,6 +226,15 @@ fn a_machine_gets_its_few_defaults_and_the_finalizer() {
 }
 
 #[test]
+fn a_fraction_is_stored_as_a_text_for_the_schema_takes_no_other() {
+    let mut written = machine();
+    written["spec"]["template"]["spec"]["domain"]["resources"] =
+        json!({"requests": {"cpu": 1.5}, "limits": {"cpu": 2}});
+    let resources = &filled(&written)["spec"]["template"]["spec"]["domain"]["resources"];
+    assert_eq!((&resources["requests"]["cpu"], &resources["limits"]["cpu"]), (&json!("1.5"), &json!(2)));
+}
+
+#[test]
 fn a_machine_is_known_to_its_guest_by_what_was_made_up_once() {
     let made = filled(&machine());
     let firmware = |vm: &Value| vm["spec"]["template"]["spec"]["domain"]["firmware"].clone();

@@ -104,7 +104,7 @@ impl InitError {
 
 impl InitOptions {
     /// Reads the command line: `DIRECTORY [--termination-log FILE] [--own-root | --user-namespace] [--readable PATH]…
-    /// [--device PATH]… [--device-owner UID]`.
+    /// [--device PATH]… [--device-owner UID] [--uid UID]`. From the last one nothing follows: it is the instance's, for who looks for its process.
     ///
     /// # Errors
     /// A message that names the wrong argument.
@@ -123,6 +123,7 @@ impl InitOptions {
                 "--device-owner" => {
                     device_owner = Some(value()?.parse().map_err(|_| "--device-owner needs a user ID")?)
                 }
+                "--uid" => drop(value()?),
                 "--own-root" => own_root = Some(NamespacesBy::Shim),
                 "--user-namespace" => own_root = Some(NamespacesBy::UserNamespace),
                 other if other.starts_with('-') => return Err(format!("unknown option {other}")),
@@ -133,5 +134,22 @@ impl InitOptions {
         let isolation =
             own_root.map_or(Isolation::Inherited, |by| Isolation::OwnRoot { by, readable, devices, device_owner });
         Ok(Self { directory, termination_log, isolation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<InitOptions, String> {
+        InitOptions::from_args(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn nothing_follows_from_the_uid_by_which_a_process_is_found() {
+        let plain = read("/run/garboard/init --termination-log /dev/termination-log").unwrap();
+        assert_eq!(read("/run/garboard/init --termination-log /dev/termination-log --uid u-1"), Ok(plain));
+        assert_eq!(read("/run/garboard/init --uid"), Err("--uid needs a value".to_owned()));
+        assert_eq!(read("/run/garboard/init --other"), Err("unknown option --other".to_owned()));
     }
 }

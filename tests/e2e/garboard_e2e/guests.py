@@ -15,6 +15,8 @@ FEDORA = "registry.garboard.dev/debian-as-fedora:12"
 TOOLS = "registry.garboard.dev/reference-tools:1"
 # No guest: the name server of their cluster.
 NAMES = "registry.garboard.dev/reference-dns:1"
+# No guest: what stands for virt-handler there.
+HANDLER = "registry.garboard.dev/reference-handler:1"
 DEBIAN, BOOTSECTOR = "registry.garboard.dev/debian:12", "registry.garboard.dev/bootsector:1"
 # The script, and its arguments, that makes the image of a reference.
 RECIPES = {
@@ -25,6 +27,7 @@ RECIPES = {
     FEDORA: ["guest-debian", "fedora"],
     TOOLS: ["reference-tools"],
     NAMES: ["reference-dns"],
+    HANDLER: ["reference-handler"],
     DEBIAN: ["guest-debian"],
     BOOTSECTOR: ["guest-bootsector"],
 }

@@ -7,10 +7,11 @@ import re
 import pytest
 
 from garboard_e2e.cluster import emptying
+from garboard_e2e.cluster.names import INSTALLED_IN
 from garboard_e2e.outcome import Failure
 from garboard_e2e.places import REPOSITORY
 from garboard_e2e.reference import __main__ as program
-from garboard_e2e.reference import dns, results, suite, table, verdicts
+from garboard_e2e.reference import dns, handler, results, suite, table, verdicts
 from garboard_e2e.reference.campaign import NAMESPACES, Outcome
 from garboard_e2e.reference.portions import in_order, portions
 from garboard_e2e.reference.results import Result
@@ -219,6 +220,16 @@ def test_a_cluster_that_is_emptied_has_no_name_server() -> None:
         assert f"{each['kind'].lower()}s" in kinds
         assert label in [f"{name}={value}" for name, value in each["metadata"]["labels"].items()]
     assert option == "-l"
+
+
+def test_what_stands_for_virt_handler_has_its_label_and_goes_with_the_installation() -> None:
+    template = handler.daemons()["spec"]["template"]
+    assert template["metadata"]["labels"] == {"kubevirt.io": "virt-handler"}
+    for each in (*handler.rights(), handler.daemons()):
+        metadata, (option, label) = each["metadata"], emptying.OF_GARBOARD
+        if metadata.get("namespace") != INSTALLED_IN:
+            assert f"{each['kind'].lower()}s" in emptying.INSTALLED_KINDS
+            assert (option, label) == ("-l", "=".join(*metadata["labels"].items()))
 
 
 def test_the_world_outside_of_the_cluster_has_one_name() -> None:

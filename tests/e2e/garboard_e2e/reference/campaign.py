@@ -16,6 +16,7 @@ from ..outcome import Failure
 from ..places import REPOSITORY
 from . import results
 from .dns import NameServer
+from .handler import stand_in
 from .portions import portions
 from .preparation import prepare
 from .results import Result
@@ -44,6 +45,7 @@ def prepared(shared: Shared, suite: Suite, without: Collection[str] = ()) -> Ite
     # Only their objects matter here; what the recorder sees of nodes and processes is for other tests.
     kube.recorder.stop()
     prepare(kube, suite.program.parent, without)
+    stand_in(kube)
     with Provisioner(kube), NameServer(kube):
         yield kube
 

@@ -25,6 +25,10 @@ IMAGES = {
     "vm-killer": TOOLS,
 }
 OPERATOR = "virt-operator"
+# The gates of KubeVirt's test clusters that tests need here: those that run beside others must not switch one on.
+GATES = ["HostDisk", "PanicDevices", "Snapshot"]
+# No test starts it: they ask for its name, which nothing else gives.
+GUESTFS = {"garboard.dev/guestfs-image": f"{PREFIX}/libguestfs-tools:{TAG}"}
 
 
 def operator() -> Object:
@@ -32,6 +36,8 @@ def operator() -> Object:
     labels = {"kubevirt.io": OPERATOR}
     image = f"{PREFIX}/vm-killer:{TAG}"
     container = {"name": "does-nothing", "image": image, "imagePullPolicy": "Never", "command": ["sleep", "infinity"]}
+    # KubeVirt's own stays on a node with the taint `CriticalAddonsOnly`.
+    pod = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
     about = {
         "kubernetes.io/description": "does nothing: KubeVirt's functional tests wait for a Deployment of this name"
     }
@@ -42,7 +48,7 @@ def operator() -> Object:
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels, "annotations": about}, "spec": {"containers": [container]}},
+            "template": {"metadata": {"labels": labels, "annotations": about}, "spec": pod},
         },
     }
 
@@ -87,8 +93,12 @@ def prepare(kube: Kube, programs: pathlib.Path, without: Collection[str]) -> Non
     name_images(kube, without)
     kube.apply(operator(), namespace=None)
     # These guests are Linux, which a KVM that interprets its code would not boot in time.
-    emulated = {"spec": {"configuration": {"developerConfiguration": {"useEmulation": True}}}}
-    kube.patch("kubevirt/kubevirt", emulated, namespace=INSTALLED_IN)
+    developers = {"useEmulation": True, "featureGates": GATES}
+    settings = {
+        "metadata": {"annotations": GUESTFS},
+        "spec": {"configuration": {"developerConfiguration": developers}},
+    }
+    kube.patch("kubevirt/kubevirt", settings, namespace=INSTALLED_IN)
     kube.kubectl("rollout", "status", f"deployment/{OPERATOR}", "--timeout=240s", namespace=INSTALLED_IN)
     for name in (kind["metadata"]["name"] for kind in kinds):
         kube.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s", namespace=None)
