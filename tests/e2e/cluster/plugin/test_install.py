@@ -135,6 +135,7 @@ def test_emulation_is_a_switch_of_the_cluster(kube: Kube, person: Person, emulat
     conditions = person.field("vmi/switched", "status", "conditions")
     reasons = [each["reason"] for each in conditions if each["type"] == "SoftwareEmulation"]
     assert reasons == ["NoKVM"], "it does not report that it is slow"
+    person.await_boot("switched")
     person.delete_whole("switched")
 
 
