@@ -156,7 +156,7 @@ def open_namespace(kube: Kube) -> Iterator[str]:
     yield OPEN
     kube.will_go("hostdisk", namespace=OPEN)
     kube.kubectl("delete", "vm", "hostdisk", "--ignore-not-found", "--wait=false", namespace=OPEN)
-    # Its guest has not booted, and would not hear its power button.
+    # Its guest has not booted, and would ignore its power button.
     for process in [each for each in kube.recorder.running if each["machine"] == f"{OPEN}/hostdisk"]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process["pid"], signal.SIGKILL)

@@ -89,6 +89,9 @@ def test_common_instancetypes_come_and_go_with_an_option_and_others_stay(kube: K
     assert sizes(kube) == [mine]
 
 
+# The test above stays beside it: they are made and removed. Whether option or object counts is a unit test, too
+# (cli/plugin/src/operate/catalogue.rs).
+@pytest.mark.long
 def test_common_instancetypes_are_installed_as_the_kubevirt_object_says(kube: Kube, person: Person, mine: str) -> None:
     def says(enabled: bool) -> None:
         metadata = {"name": "kubevirt", "namespace": INSTALLED_IN}

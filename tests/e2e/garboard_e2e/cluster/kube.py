@@ -18,9 +18,9 @@ from .names import INSTALLED_IN, NAMESPACE, Object
 from .objects import SETTINGS
 from .watched import Watched
 
-# The prompt of the hello guest, and what it prints once it hears its power button.
+# The prompt of the hello guest, and what it prints once it reacts to its power button.
 PROMPT = ":/# "
-LISTENS = re.compile(rf"{PROMPT}|garboard-hello: (?!userspace)")
+REACTS = re.compile(rf"{PROMPT}|garboard-hello: (?!userspace)")
 
 
 class Kube(Watched):
@@ -65,8 +65,8 @@ class Kube(Watched):
             self._end(others, "vm", "vmi")
 
     def _end(self, names: Collection[str], *kinds: str) -> None:
-        """A QEMU whose guest would not hear its power button is killed: what is tested is over."""
-        deaf = [name for name in names if not LISTENS.search(self.serial(name))]
+        """A QEMU whose guest would ignore its power button is killed: what is tested is over."""
+        deaf = [name for name in names if not REACTS.search(self.serial(name))]
         self.will_go(*names)
         for kind in kinds:
             self.kubectl("delete", kind, *names, "--ignore-not-found", "--wait=false")
@@ -104,8 +104,8 @@ class Kube(Watched):
         )
 
     def has_shell(self, name: str) -> None:
-        """Waits for the prompt of the hello guest. One that has not come so far hears no power button, which is pressed
-        again only ten seconds later (ASK_AGAIN_MS, launcher/src/vm/step/mod.rs)."""
+        """Waits for the prompt of the hello guest. One that has not come so far ignores its power button, which is
+        pressed again only ten seconds later (ASK_AGAIN_MS, launcher/src/vm/step/mod.rs)."""
         self.prints(name, PROMPT)
 
     def ask(self, name: str, request: Object) -> tuple[socket.socket, Object]:

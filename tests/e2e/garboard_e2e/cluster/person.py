@@ -152,7 +152,7 @@ class Person:
         )
 
     def await_boot(self, name: str) -> None:
-        """Until its guest has a shell, and hears its power button (Kube.has_shell)."""
+        """Until its guest has a shell, and reacts to its power button (Kube.has_shell)."""
         printed = ("logs", name, "--part", "serial")
         self.kube.ask_until(f"the shell of {name}", lambda: PROMPT in self.plugin.call(*printed).stdout)
 
