@@ -70,7 +70,8 @@ class Kube(Watched):
         self.will_go(*names)
         for kind in kinds:
             self.kubectl("delete", kind, *names, "--ignore-not-found", "--wait=false")
-        self.wait(f"the end of {', '.join(names)}", functools.partial(self._have_ended, names, deaf))
+        have_ended = functools.partial(self._have_ended, names, deaf)
+        self.wait(f"the end of {', '.join(names)}", have_ended, seconds=PATIENCE * len(names))
         for name in names:
             self.is_removed(name)
 
