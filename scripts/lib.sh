@@ -173,21 +173,76 @@ recipe_key() {
     find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum -- | cut -d' ' -f1 | sha256sum | cut -c1-16
 }
 
+# How many entries of a name the cache has, with the one that is to be made. Older ones go before it is made, but for those that
+# were used in the last hours or are held: who has been given the path of one may open it long after.
+entries_kept=3
+minutes_kept=180
+
+# is_there ENTRY: whether it is, and notes that it is used now, so that it does not go in the next hours.
+is_there() {
+    local held
+    [ -d "$1" ] && exec {held}<"$1" || return
+    flock --shared "$held"
+    # Others than its owner may not.
+    touch -c "$1" 2>/dev/null || :
+    exec {held}<&-
+    [ -d "$1" ]
+}
+
+# is_held ENTRY: whether a process runs or maps something of it, has something open, or has mounted it. Names with their keys
+# are found nowhere else.
+is_held() {
+    local name=/${1##*/}
+    grep -qsF -- "$name" /proc/[0-9]*/maps /proc/[0-9]*/mountinfo ||
+        [ -n "$(find /proc/[0-9]*/{cwd,root,fd} -lname "*$name*" -print -quit 2>/dev/null || :)" ]
+}
+
+is_unused() { [ -n "$(find "$1" -maxdepth 0 -mmin "+$minutes_kept")" ]; }
+
+# remove_entry ENTRY: unless it is used. Renamed first: under its name nobody ever finds a part of it.
+remove_entry() {
+    local held gone
+    if ! is_unused "$1" || is_held "$1" || ! exec {held}<"$1"; then return; fi
+    gone=$(mktemp -u "$1.XXXXXX")
+    # Who uses it keeps it locked (is_there, and `hold` of tests/e2e/garboard_e2e/places.py).
+    if flock --nonblock "$held" && is_unused "$1"; then
+        mv -T "$1" "$gone"
+        rm -rf --one-file-system "$gone"
+    fi
+    exec {held}<&-
+}
+
+# remove_older NAME: entries that have to go when another one of this name is made, and what runs that were killed have left.
+# The caller has the lock of the name.
+remove_older() {
+    local directory entry own
+    directory=$(dirname "$cache/$1") own=".*/${1##*/}-[0-9a-f]{12,16}"
+    [ -d "$directory" ] || return 0
+    find "$directory" -maxdepth 1 -type d -regextype posix-extended -regex "$own\.[[:alnum:]]{6}" -exec rm -rf --one-file-system {} +
+    find "$directory" -maxdepth 1 -type d -regextype posix-extended -regex "$own" -printf '%T@ %p\n' | sort -rn |
+        tail -n "+$entries_kept" | cut -d' ' -f2- | while read -r entry; do
+        [ "$cache/$1" -ef "$entry" ] || remove_entry "$entry"
+    done
+}
+
 # cached NAME KEY BUILD…: prints the directory $cache/NAME-KEY. If there is none, `BUILD… DIR` fills it first, once for
 # all callers at the same time; it appears whole or not at all. $cache/NAME becomes a link to it.
 cached() {
     # Named so that no BUILD has a variable of the same name: the trap would see that one.
     local cached_as=$1 entry=$cache/$1-$2 lock cached_into
     shift 2
-    if [ ! -d "$entry" ]; then
+    if ! is_there "$entry"; then
         mkdir -p "$(dirname "$entry")"
         exec {lock}>"$cache/$cached_as.lock"
         flock -n "$lock" || { say "waiting for another run that makes $cached_as"; flock "$lock"; }
-        if [ ! -d "$entry" ]; then
+        if ! is_there "$entry"; then
+            remove_older "$cached_as"
             cached_into=$(mktemp -d "$entry.XXXXXX")
             # Not `if ! "$@"`: that would switch off errexit inside.
             (trap 'status=$?; [ $status = 0 ] || rm -rf "$cached_into"' EXIT; "$@" "$cached_into")
             chmod 755 "$cached_into"
+            # Whatever time its files came with.
+            touch "$cached_into"
             mv -T "$cached_into" "$entry"
         fi
         exec {lock}>&-
@@ -196,9 +251,6 @@ cached() {
         cached_into=$(mktemp -u "$cache/$cached_as.XXXXXX")
         ln -s "${entry##*/}" "$cached_into"
         mv -T "$cached_into" "$cache/$cached_as"
-        # A process that still uses an older recipe's result has a week.
-        find "$(dirname "$entry")" -maxdepth 1 -name "${cached_as##*/}-????????????????" -type d -mtime +7 \
-            ! -name "${entry##*/}" -exec rm -rf {} +
     fi
     printf '%s\n' "$entry"
 }

@@ -112,8 +112,11 @@ func restart(p *player) error {
 	if err := p.machines().Restart(p.context, p.template.Name, options); err != nil {
 		return err
 	}
-	_, err = p.runs(before)
-	return err
+	if _, err = p.runs(before); err != nil {
+		return err
+	}
+	// One that has booted powers down at once when it is stopped.
+	return p.becomes(virtv1.VirtualMachineInstanceAgentConnected, true)
 }
 
 func stop(p *player) error {

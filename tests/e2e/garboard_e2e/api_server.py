@@ -16,7 +16,7 @@ from urllib.parse import quote
 from .answer import Answer
 from .outcome import Failure
 from .patience import wait_until
-from .places import REPOSITORY, SCRIPTS
+from .places import REPOSITORY, SCRIPTS, hold
 from .processes import free_port
 
 Object = dict[str, Any]
@@ -65,7 +65,7 @@ class ApiServer:
     def __init__(self, directory: pathlib.Path, accounts: Mapping[str, str]) -> None:
         self.directory, self.accounts = directory, accounts
         made = subprocess.run([SCRIPTS / "fetch-cluster"], stdout=subprocess.PIPE, text=True, check=True)
-        self.programs = pathlib.Path(made.stdout.strip())
+        self.programs = hold(pathlib.Path(made.stdout.strip()))
         self.port, self.etcd_port, self.peer_port = free_port(), free_port(), free_port()
         self.tokens = {name: secrets.token_hex() for name in (ADMINISTRATOR, *accounts)}
         self.processes: list[subprocess.Popen[bytes]] = []

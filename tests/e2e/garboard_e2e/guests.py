@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 
 from .outcome import Failure
-from .places import SCRIPTS
+from .places import SCRIPTS, hold
 
 HELLO, HELLO_PC = "registry.garboard.dev/hello:1", "registry.garboard.dev/hello-pc:1"
 # As hello-pc, with the logins of Alpine Linux and CirrOS.
@@ -49,7 +49,7 @@ def made_by(script: str, *arguments: str) -> pathlib.Path:
     made = subprocess.run([SCRIPTS / script, *arguments], stdout=subprocess.PIPE, text=True)
     if made.returncode != 0:
         raise Failure(f"scripts/{' '.join([script, *arguments])} ended with {made.returncode}")
-    return pathlib.Path(made.stdout.strip())
+    return hold(pathlib.Path(made.stdout.strip()))
 
 
 def image(reference: str) -> str:

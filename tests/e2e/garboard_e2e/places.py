@@ -1,8 +1,10 @@
 """Where things are: the repository, the cache that all checkouts share, and directories to keep machines in."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
+import re
 import tempfile
 from collections.abc import Iterator
 
@@ -11,6 +13,19 @@ EXAMPLES, SCRIPTS = REPOSITORY / "examples", REPOSITORY / "scripts"
 # Of directories that machines are kept in.
 PREFIX = "gb-"
 CACHE = pathlib.Path(os.environ.get("GARBOARD_CACHE", "/var/cache/garboard-test"))
+
+# How the name of an entry of the cache ends: with its key, or a commit.
+KEY = re.compile(r"-[0-9a-f]{12,16}$")
+
+
+def hold(path: pathlib.Path) -> pathlib.Path:
+    """The same path. The entry of the cache that has it, if one does, is not removed while this process lives
+    (`remove_entry` in scripts/lib.sh)."""
+    entry = next((each for each in (path, *path.parents) if KEY.search(each.name)), None)
+    if entry and entry.is_dir():
+        # Never closed: the lock ends with the process.
+        fcntl.flock(os.open(entry, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_SH)
+    return path
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from . import names
 from .cluster.build import Images
 from .outcome import Failure
-from .places import CACHE, REPOSITORY
+from .places import CACHE, REPOSITORY, SCRIPTS, hold
 
 # What the programs are made of, as `scripts/test` builds them.
 PACKAGES = ("garboard-cli", "garboard-launcher", "garboard-host")
@@ -59,10 +59,15 @@ def earlier(commit: str | None) -> Version:
     source, target = home / f"source-{commit[:12]}", home / f"target-{commit[:12]}"
     with open(home / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            subprocess.run([SCRIPTS / "clear-cache", "upgrade/source", "upgrade/target"], check=True, stdout=sys.stderr)
         if not source.exists():
             check_out(commit, source)
         if not target.exists():
             borrow_dependencies(target)
+        for each in (source, target):
+            hold(each)
+            os.utime(each)
         build(source, target / "debug")
     return Version(version_of(target / "debug"), source, target / "debug")
 
@@ -81,8 +86,24 @@ def borrow_dependencies(target: pathlib.Path) -> None:
     """What this checkout was built with is mostly what the other one needs; all of it would take minutes to compile."""
     ours = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", f"{CACHE}/target"), "debug")
     if ours.exists():
-        left_out = shutil.ignore_patterns("incremental", "garboard*")
-        shutil.copytree(ours, target / "debug", symlinks=True, ignore=left_out)
+        shutil.copytree(ours, target / "debug", symlinks=True, ignore=is_no_dependency)
+
+
+# Of a directory that cargo compiles into: the crates, what their build scripts printed, and what cargo knows of them.
+PARTS = {"deps", "build", ".fingerprint"}
+
+
+def is_no_dependency(directory: str, names: list[str]) -> set[str]:
+    """What the other checkout has no use for: our own crates, programs, tests, and what was only checked (a crate that
+    was compiled has an .rlib, or an .so that the compiler loads)."""
+    where = pathlib.Path(directory).name
+    if where == "debug":
+        return set(names) - PARTS
+    if where == "deps":
+        compiled = {name.partition(".")[0] for name in names if name.endswith((".rlib", ".so"))}
+        compiled = {each for each in compiled if not each.startswith("libgarboard")}
+        return {name for name in names if not {(stem := name.partition(".")[0]), f"lib{stem}"} & compiled}
+    return {name for name in names if where in PARTS and name.startswith("garboard")}
 
 
 def build(source: pathlib.Path, programs: pathlib.Path) -> None:

@@ -112,7 +112,7 @@ def test_what_helm_has_not_made_is_not_taken_over(kube: Kube, release: Release) 
         done = call(*arguments, environment=kube.environment)
         assert done.returncode == 1 and "invalid ownership metadata" in done.stderr, done.stderr
     finally:
-        kube.kubectl("delete", "namespace", "other", namespace=None)
+        kube.kubectl("delete", "namespace", "other", "--wait=false", namespace=None)
 
 
 def test_when_its_machines_are_gone_the_release_goes(kube: Kube, release: Release) -> None:

@@ -36,6 +36,7 @@ def mac(kube: Kube, name: str) -> object:
 def test_a_restored_machine_is_the_one_that_it_was_and_a_copy_is_another(kube: Kube) -> None:
     volume = {"name": "root", "emptyDisk": {"capacity": "16Mi"}}
     kube.start(machine("kept", volumes=[volume]))
+    kube.has_shell("kept")
     kube.patch("vm/kept", {"spec": {"runStrategy": "Halted"}})
     kube.is_gone("kept")
     first = kube.wait("the annotation", lambda: kept(kube, "kept"))

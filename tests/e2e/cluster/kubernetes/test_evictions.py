@@ -61,6 +61,7 @@ def test_an_eviction_ends_other_machines_and_is_a_failure_for_rerun_on_failure(k
     """Powered down, which ends its run in order: for RerunOnFailure it has failed."""
     name = "goes"
     uid, _ = started(kube, name, machine(name, "RerunOnFailure"))
+    kube.has_shell(name)
     evict(kube, name, 0)
 
     def is_reported() -> bool:

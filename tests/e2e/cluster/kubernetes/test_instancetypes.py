@@ -306,4 +306,4 @@ def test_the_common_ones_are_installed_beside_garboard(kube: Kube) -> None:
         assert printed["spec"]["template"]["spec"]["domain"]["memory"]["guest"] == "512Mi"
         kube.remove("common")
     finally:
-        kube.kubectl("delete", "-f", manifest)
+        kube.kubectl("delete", "-f", manifest, "--wait=false")

@@ -94,6 +94,7 @@ def test_a_machine_is_stopped_started_and_restarted_and_stays_the_same_machine(
     kube: Kube, pair: dict[str, str]
 ) -> None:
     first = kube.runs("left")
+    kube.has_shell("left")
     kube.patch("vm/left", {"spec": {"runStrategy": "Halted"}})
     kube.is_gone("left")
     kube.shows("left", "Stopped")
@@ -101,6 +102,7 @@ def test_a_machine_is_stopped_started_and_restarted_and_stays_the_same_machine(
     second = kube.runs("left", not_this=first)
     # A restart is a new instance of the same machine.
     before = kube.reported("left", "storedMachine")
+    kube.has_shell("left")
     kube.kubectl("delete", "vmi/left", "--wait=false")
     kube.runs("left", not_this=second)
     order = json.loads(kube.pod("left")["metadata"]["annotations"]["garboard.dev/order"])
@@ -127,6 +129,7 @@ def test_an_orphaned_instance_is_adopted_by_a_new_machine_of_its_name(kube: Kube
 
 
 def test_kubectl_edit_and_patch_stop_and_start_a_machine(kube: Kube, pair: dict[str, str]) -> None:
+    kube.has_shell("left")
     kube.environment["KUBE_EDITOR"] = "sed -i s/runStrategy:.Always/runStrategy:\\ Halted/"
     kube.kubectl("edit", "vm/left")
     kube.is_gone("left")
@@ -152,6 +155,7 @@ def test_no_machine_takes_more_memory_than_it_asks_for(
 
 def test_a_machine_is_deleted_in_cascade(kube: Kube) -> None:
     kube.start(machine("deleted"))
+    kube.has_shell("deleted")
     kube.remove("deleted")
     left = [each for each in kube.kubectl("get", "vm,vmi,pods", "-o", "name").split() if "deleted" in each]
     assert not left, f"there is still {left}"

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -154,8 +155,14 @@ def open_namespace(kube: Kube) -> Iterator[str]:
     kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OPEN}}, namespace=None)
     yield OPEN
     kube.will_go("hostdisk", namespace=OPEN)
-    kube.kubectl("delete", "vm", "hostdisk", "--ignore-not-found", namespace=OPEN)
-    kube.kubectl("delete", "namespace", OPEN, namespace=None)
+    kube.kubectl("delete", "vm", "hostdisk", "--ignore-not-found", "--wait=false", namespace=OPEN)
+    # Its guest has not booted, and would ignore its power button.
+    for process in [each for each in kube.recorder.running if each["machine"] == f"{OPEN}/hostdisk"]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process["pid"], signal.SIGKILL)
+    # Before its namespace: Kubernetes looks again only after half of the time that a pod in it has for its end.
+    kube.wait("the end of its pod", lambda: not kube.there("vmi", "hostdisk", OPEN) and not kube.pods("hostdisk"))
+    kube.kubectl("delete", "namespace", OPEN, "--wait=false", namespace=None)
 
 
 def test_a_file_of_the_node_is_a_disk_where_a_namespace_allows_it(

@@ -276,6 +276,7 @@ def test_machines_have_the_size_of_the_instancetype_that_the_template_names(kube
         before = machines.comes_to(1, ready=1)
         assert memory(kube, "measured-0") == "128Mi"
         first = kube.uid("measured-0")
+        kube.has_shell("measured-0")
         named = {"instancetype": {"name": "pool-large"}}
         machines.patch({"spec": {"virtualMachineTemplate": {"spec": named}}})
         kube.runs("measured-0", not_this=first)
@@ -284,6 +285,7 @@ def test_machines_have_the_size_of_the_instancetype_that_the_template_names(kube
         copies = ("controllerrevisions", "-l", f"garboard.dev/copy-for={before['measured-0']}")
         assert len(kube.items(*copies)) == 2, "a copy of each instancetype is kept"
         # Of one that is let go with its volumes left, they go too.
+        kube.has_shell("measured-0")
         machines.scale(0)
         kube.is_removed("measured-0")
         assert not kube.items(*copies)

@@ -121,6 +121,7 @@ def watched(kube: Kube, prometheus: Prometheus) -> Iterator[str]:
     closely["spec"]["template"]["metadata"]["annotations"] |= described
     kube.start(closely, machine(PASSING))
     kube.becomes("vmi", WATCHED, "AgentConnected")
+    kube.has_shell(PASSING)
     kube.remove(PASSING)
     yield WATCHED
     kube.remove(WATCHED)

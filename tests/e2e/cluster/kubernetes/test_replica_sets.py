@@ -117,6 +117,7 @@ def test_a_set_that_is_deleted_takes_its_instances_along_or_leaves_them(kube: Ku
     kube.wait("an instance without an owner", functools.partial(is_alone, kube, name))
     again = make("family", 1)
     assert again.comes_to(1) == before, "a set of the same name has not adopted what the first one left"
+    kube.has_shell(name)
     again.delete()
     kube.is_gone(name)
 

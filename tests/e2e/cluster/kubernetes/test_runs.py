@@ -29,7 +29,7 @@ def test_a_run_is_one_more_write_when_it_is_over_and_none_before(kube: Kube) -> 
     kube.becomes("vm", "recorded", "Ready")
     node = kube.status_of("vmi", "recorded")["nodeName"]
     pod = kube.pod("recorded")["metadata"]["uid"]
-    kube.prints("recorded", "garboard-hello: userspace")
+    kube.has_shell("recorded")
     assert records(kube, "recorded") == [], "a record was written while its machine ran"
     halt(kube, "recorded")
     [record] = kube.ask_until("the record", lambda: records(kube, "recorded"))
@@ -52,6 +52,7 @@ def test_a_run_is_one_more_write_when_it_is_over_and_none_before(kube: Kube) -> 
 def test_a_record_is_never_changed_and_goes_with_its_machine(kube: Kube) -> None:
     kube.start(machine("forgotten"))
     kube.becomes("vm", "forgotten", "Ready")
+    kube.has_shell("forgotten")
     halt(kube, "forgotten")
     [record] = kube.ask_until("the record", lambda: records(kube, "forgotten"))
     name = record["metadata"]["name"]
@@ -68,6 +69,7 @@ def test_an_instance_of_its_own_leaves_a_record_when_it_is_deleted(kube: Kube) -
     head = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance"}
     kube.apply(head | {"metadata": template["metadata"] | {"name": "alone"}, "spec": template["spec"]})
     kube.runs("alone")
+    kube.has_shell("alone")
     kube.kubectl("delete", "vmi", "alone")
     kube.is_gone("alone")
     [record] = kube.ask_until("the record", lambda: records(kube, "alone"))

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 
 from garboard_e2e.cluster import volumes
-from garboard_e2e.cluster.kube import Kube
+from garboard_e2e.cluster.kube import PROMPT, Kube
 from garboard_e2e.cluster.names import COMPUTE, NODE_1, Object
 from garboard_e2e.cluster.objects import machine
 from garboard_e2e.cluster.virtctl import virtctl
@@ -98,6 +98,7 @@ def test_what_is_started_is_recorded_and_a_change_of_it_asks_for_a_restart(kube:
     kube.patch("vm/recorded", change)
     assert kube.becomes("vm", "recorded", "RestartRequired")["reason"] == "TemplateChanged"
     instance = kube.uid("recorded")
+    kube.has_shell("recorded")
     kube.kubectl("delete", "vmi/recorded", "--wait=false")
     kube.runs("recorded", not_this=instance)
     kube.becomes("vm", "recorded", "RestartRequired", None)
@@ -120,8 +121,11 @@ def test_the_life_of_a_machine_is_seen_in_its_events(kube: Kube) -> None:
     client.run("unpause", "vm", "eventful")
     kube.becomes("vmi", "eventful", "Paused", None)
     kube.wait("the event of its end", has_events(kube, "eventful", "Unpaused"))
+    kube.has_shell("eventful")
+    prompts = kube.serial("eventful").count(PROMPT)
     client.run("reset", "eventful")
     kube.wait("the event of a reset", has_events(kube, "eventful", "Reset"))
+    kube.prints("eventful", PROMPT, times=prompts + 1)
     kube.patch("vm/eventful", {"spec": {"runStrategy": "Halted"}})
     kube.is_gone("eventful")
     kube.wait(

@@ -73,6 +73,7 @@ def test_running_is_a_strategy(kube: Kube) -> None:
     uid = kube.runs("older")
     os.kill(kube.qemu("older"), signal.SIGKILL)
     kube.runs("older", not_this=uid)
+    kube.has_shell("older")
     kube.patch("vm/older", {"spec": {"running": False}})
     kube.is_gone("older")
     for name in ("older", "idle", "halted"):

@@ -45,8 +45,10 @@ def test_a_machine_is_started_restarted_and_stopped_by_virtctl(kube: Kube, virtc
     first = kube.runs("asked")
     again = virtctl.call("start", "asked")
     assert again.returncode != 0 and "VM is already running" in again.stderr, again.stderr
+    kube.has_shell("asked")
     virtctl.run("restart", "asked")
     second = kube.runs("asked", not_this=first)
+    kube.has_shell("asked")
     virtctl.run("stop", "asked")
     kube.is_gone("asked")
     kube.shows("asked", "Stopped")
@@ -62,6 +64,7 @@ def test_a_halted_machine_is_always_once_it_was_started(kube: Kube, virtctl: Too
     assert kube.present("vm", "halted")["spec"]["runStrategy"] == "Always"
     refused = virtctl.call("start", "halted")
     assert "VM is already running" in refused.stderr, refused.stderr
+    kube.has_shell("halted")
     virtctl.run("stop", "halted")
     kube.is_gone("halted")
     assert kube.present("vm", "halted")["spec"]["runStrategy"] == "Halted"
@@ -213,6 +216,7 @@ def test_the_first_clients_start_and_stop_a_machine_by_get(kube: Kube, virtctl: 
     base = f"/apis/subresources.kubevirt.io/v1alpha2/namespaces/{NAMESPACE}/virtualmachines/first"
     kube.kubectl("get", "--raw", f"{base}/start", namespace=None)
     kube.runs("first")
+    kube.has_shell("first")
     kube.kubectl("get", "--raw", f"{base}/stop", namespace=None)
     kube.is_gone("first")
     kube.ask_until("a stop that was carried out", lambda: not requests_of(kube, "first"))

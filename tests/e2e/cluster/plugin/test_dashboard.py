@@ -69,6 +69,7 @@ def test_a_machine_is_started_and_stopped_and_the_list_follows(
             await_state(page, "Stopped")
             act(page, "Start")
             await_state(page, "Running")
+            person.await_boot(OWN)
             act(page, "Stop")
             page.get_by_role("dialog").get_by_role("button", name="Stop", exact=True).click()
             await_state(page, "Stopped")

@@ -89,6 +89,9 @@ def test_common_instancetypes_come_and_go_with_an_option_and_others_stay(kube: K
     assert sizes(kube) == [mine]
 
 
+# The test above stays beside it: they are made and removed. Whether option or object counts is a unit test, too
+# (cli/plugin/src/operate/catalogue.rs).
+@pytest.mark.long
 def test_common_instancetypes_are_installed_as_the_kubevirt_object_says(kube: Kube, person: Person, mine: str) -> None:
     def says(enabled: bool) -> None:
         metadata = {"name": "kubevirt", "namespace": INSTALLED_IN}
@@ -135,6 +138,7 @@ def test_emulation_is_a_switch_of_the_cluster(kube: Kube, person: Person, emulat
     conditions = person.field("vmi/switched", "status", "conditions")
     reasons = [each["reason"] for each in conditions if each["type"] == "SoftwareEmulation"]
     assert reasons == ["NoKVM"], "it does not report that it is slow"
+    person.await_boot("switched")
     person.delete_whole("switched")
 
 

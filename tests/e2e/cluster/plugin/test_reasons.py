@@ -31,9 +31,13 @@ def of_domain(**fields: Object) -> Callable[[Object], None]:
     return change
 
 
+# At a registry that refuses connections at once: a name that no server knows takes a node most of a minute.
+NO_IMAGE = "localhost:1/none:1"
+
+
 def of_another_image(spec: Object) -> None:
-    spec["volumes"][0]["containerDisk"]["image"] = "registry.garboard.invalid/none:1"
-    spec["domain"]["firmware"]["kernelBoot"]["container"]["image"] = "registry.garboard.invalid/none:1"
+    spec["volumes"][0]["containerDisk"]["image"] = NO_IMAGE
+    spec["domain"]["firmware"]["kernelBoot"]["container"]["image"] = NO_IMAGE
 
 
 def of_a_claim(spec: Object) -> None:
@@ -54,7 +58,7 @@ REASONS = {
     "halted": Reason("halted", "it is not to run", strategy="Halted"),
     "large": Reason("noRoom", "MiB of memory", of_domain(memory={"guest": "9000Gi"})),
     "picky": Reason("noNodeMatches", "nodeSelector: disk=ssd", lambda spec: spec.update(nodeSelector={"disk": "ssd"})),
-    "imageless": Reason("imagePull", r"registry\.garboard\.invalid/none:1 cannot be had", of_another_image),
+    "imageless": Reason("imagePull", f"{NO_IMAGE} cannot be had", of_another_image),
     "modelless": Reason("fieldRefused", "Nonesuch", of_domain(cpu={"model": "Nonesuch"})),
     "paged": Reason("noRoom", "hugepages-2Mi left", of_domain(memory={"hugepages": {"pageSize": "2Mi"}})),
     "accountless": Reason(
@@ -62,9 +66,6 @@ REASONS = {
     ),
     "classless": Reason(
         "podRefused", "no PriorityClass with name gold", lambda spec: spec.update(priorityClassName="gold")
-    ),
-    "unseen": Reason(
-        "unschedulable", "no scheduler has looked at its pod", lambda spec: spec.update(schedulerName="night-shift")
     ),
     "seedless": Reason("volumeMount", "the Secret nowhere, of which its volume .* is made, is not there", of_a_seed),
 }
@@ -76,12 +77,23 @@ REASONS_OF_GUESTS = {
 }
 
 
+UNSEEN = "unseen"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unseen(kube: Kube, person: Person, installed: None) -> Iterator[None]:
+    """A machine whose scheduler does not run. A scheduler has half a minute for a pod, in which other tests run."""
+    person.apply(UNSEEN, "Always", lambda spec: spec.update(schedulerName="night-shift"))
+    yield
+    kube.kubectl("delete", "vm", UNSEEN, "--ignore-not-found", "--wait=false")
+
+
 @pytest.fixture
 def goes(kube: Kube, installed: None) -> Iterator[None]:
-    """Every machine but the one that runs is deleted afterwards; their ends are not awaited."""
+    """Every machine but the one that runs and the unseen one is deleted afterwards; their ends are not awaited."""
     yield
     names = [each["metadata"]["name"] for each in kube.items("vm")]
-    if others := [name for name in names if name != "hello"]:
+    if others := [name for name in names if name not in ("hello", UNSEEN)]:
         kube.kubectl("delete", "vm", *others, "--wait=false")
 
 
@@ -261,6 +273,10 @@ def test_why_and_status_say_that_no_controller_works(kube: Kube, person: Person,
     kube.kubectl("delete", f"vmi/{without_controllers}", "--wait=false")
     kube.patch(f"vmi/{without_controllers}", {"metadata": {"finalizers": None}})
     person.why(without_controllers, "controllerDown", "no controller works")
+
+
+def test_why_says_that_no_scheduler_has_looked_at_a_pod(person: Person) -> None:
+    person.why(UNSEEN, "unschedulable", "no scheduler has looked at its pod")
 
 
 @pytest.fixture

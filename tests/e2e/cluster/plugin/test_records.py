@@ -17,9 +17,7 @@ def over(kube: Kube, person: Person, hello_runs: None) -> Iterator[str]:
     person.apply(BRIEF, "Manual")
     person.plugin.run("start", BRIEF)
     person.await_phase(BRIEF)
-    # Before, it would not notice the power button, and leave nothing on the console.
-    printed = ("logs", BRIEF, "--part", "serial")
-    kube.ask_until("a guest that is up", lambda: ":/# " in person.plugin.call(*printed).stdout)
+    person.await_boot(BRIEF)
     person.plugin.run("stop", BRIEF)
     kube.ask_until("the record of the run", lambda: person.plugin.call("logs", BRIEF, "--last").returncode == 0)
     kube.ask_until("the end of its pod", lambda: not person.pods_of(BRIEF))

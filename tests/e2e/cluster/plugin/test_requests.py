@@ -27,6 +27,7 @@ def test_an_editor_starts_restarts_and_stops_a_machine_whose_strategy_stays(
     editor.prints(f"{name} runs$", "start", manual, *WAITING)
     editor.prints(f"{name} runs already", "start", manual)
     before = person.field(f"vmi/{manual}", "metadata", "uid")
+    person.await_boot(manual)
     editor.prints(f"{name} runs again", "restart", manual, *WAITING)
     assert person.field(f"vmi/{manual}", "metadata", "uid") != before, "it is the same instance"
     stopped = editor.call("stop", manual, "--force", *WAITING)
@@ -53,6 +54,7 @@ def test_an_editor_writes_no_more_than_a_request(person: Person, manual: str, ad
 def test_a_stop_may_take_longer_than_the_instance_and_says_where_that_is_too_long(person: Person, manual: str) -> None:
     for seconds, own_time in (("100000", False), ("40000000", True)):
         person.plugin.run("start", manual, *WAITING)
+        person.await_boot(manual)
         stopped = person.plugin.call("stop", manual, "--grace-period", seconds, *WAITING)
         assert stopped.returncode == 0 and f"{NAMESPACE}/{manual} stopped" in stopped.stdout, stopped
         has_warned = "stops, but in its own time: " in stopped.stderr and "366 days" in stopped.stderr

@@ -11,7 +11,7 @@ import subprocess
 
 from ..guests import HELLO, layout
 from ..outcome import Failure
-from ..places import REPOSITORY, SCRIPTS
+from ..places import REPOSITORY, SCRIPTS, hold
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def printed_by(*command: str | pathlib.Path) -> pathlib.Path:
     made = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if made.returncode != 0:
         raise Failure(f"{' '.join(map(str, command))} ended with {made.returncode}")
-    return pathlib.Path(made.stdout.strip())
+    return hold(pathlib.Path(made.stdout.strip()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Images:
     def built(cls) -> "Images":
         """Those of GARBOARD_IMAGES, or those of this checkout, which are built where they are not in the cache."""
         ready = os.environ.get("GARBOARD_IMAGES")
-        return cls(pathlib.Path(ready) if ready else printed_by(REPOSITORY / "deploy/images/build", "--dev"))
+        return cls(hold(pathlib.Path(ready)) if ready else printed_by(REPOSITORY / "deploy/images/build", "--dev"))
 
     @property
     def archives(self) -> list[pathlib.Path]:

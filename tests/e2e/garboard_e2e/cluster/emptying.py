@@ -34,6 +34,9 @@ def empty(cluster: Cluster, nodes: int) -> None:
         delete(cluster, "namespace", *others)
     # Before what serves it goes: a namespace ends when the API server has all that may be in it.
     delete(cluster, "apiservices", *OF_GARBOARD)
+    # With their pods, and before their namespace: Kubernetes looks again at one with pods only after half of their
+    # grace period, which is 20 s for controllers.
+    delete(cluster, "deployments,daemonsets", "--all", "--namespace", INSTALLED_IN, "--cascade=foreground")
     delete(cluster, "namespace", INSTALLED_IN)
     for kind in WHOLE_KINDS:
         delete(cluster, kind, "--all")

@@ -1,12 +1,15 @@
 """A test cluster with Garboard on it, as most tests use it: with a way into guests."""
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import time
+from collections.abc import Collection
 
 from ..outcome import Failure
 from ..patience import PATIENCE
@@ -14,6 +17,10 @@ from .build import Images
 from .names import INSTALLED_IN, NAMESPACE, Object
 from .objects import SETTINGS
 from .watched import Watched
+
+# The prompt of the hello guest, and what it prints once it reacts to its power button.
+PROMPT = ":/# "
+REACTS = re.compile(rf"{PROMPT}|garboard-hello: (?!userspace)")
 
 
 class Kube(Watched):
@@ -40,6 +47,41 @@ class Kube(Watched):
         self.ask_until("nodes that take machines", self.offers_devices)
         self.recorder.start()
 
+    # ---- the end of machines
+
+    def machines(self) -> set[str]:
+        """The names of all machines in the namespace of tests, and of instances without one."""
+        with self.recorder.changed:
+            items = [*self.recorder.objects["vm"].values(), *self.recorder.objects["vmi"].values()]
+        return {each["metadata"]["name"] for each in items if each["metadata"]["namespace"] == NAMESPACE}
+
+    def remove(self, *names: str) -> None:
+        """Deleted, and waited for until nothing is left of them."""
+        self._end(names, "vm")
+
+    def keep_only(self, names: set[str]) -> None:
+        """Removes all others, and waits until nothing is left of them."""
+        if others := sorted(self.machines() - names):
+            self._end(others, "vm", "vmi")
+
+    def _end(self, names: Collection[str], *kinds: str) -> None:
+        """A QEMU whose guest would ignore its power button is killed: what is tested is over."""
+        deaf = [name for name in names if not REACTS.search(self.serial(name))]
+        self.will_go(*names)
+        for kind in kinds:
+            self.kubectl("delete", kind, *names, "--ignore-not-found", "--wait=false")
+        have_ended = functools.partial(self._have_ended, names, deaf)
+        self.wait(f"the end of {', '.join(names)}", have_ended, seconds=PATIENCE * len(names))
+        for name in names:
+            self.is_removed(name)
+
+    def _have_ended(self, names: Collection[str], killed: Collection[str]) -> bool:
+        """Whether nothing runs of any; the QEMUs of some are killed."""
+        for process in [each for name in killed for each in self.qemus(name)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process["pid"], signal.SIGKILL)
+        return not any(self.qemus(name) or self.pods(name) for name in names)
+
     # ---- the guest
 
     def supervisor(self, name: str) -> pathlib.Path:
@@ -63,8 +105,9 @@ class Kube(Watched):
         )
 
     def has_shell(self, name: str) -> None:
-        """Waits for the prompt of the hello guest."""
-        self.prints(name, ":/# ")
+        """Waits for the prompt of the hello guest. One that has not come so far ignores its power button, which is
+        pressed again only ten seconds later (ASK_AGAIN_MS, launcher/src/vm/step/mod.rs)."""
+        self.prints(name, PROMPT)
 
     def ask(self, name: str, request: Object) -> tuple[socket.socket, Object]:
         """A connection to the machine's supervisor, after its answer to a request (protocol/src/control/mod.rs)."""

@@ -14,7 +14,7 @@ from ..outcome import Failure
 from ..patience import PATIENCE
 from ..places import EXAMPLES
 from ..terminal import Terminal
-from .kube import Kube
+from .kube import PROMPT, Kube
 from .names import NAMESPACE, Object
 from .objects import TCG
 
@@ -150,6 +150,11 @@ class Person:
         self.kube.ask_until(
             f"the phase {wanted} of {name}", lambda: self.field(f"vmi/{name}", "status", "phase") == wanted
         )
+
+    def await_boot(self, name: str) -> None:
+        """Until its guest has a shell, and reacts to its power button (Kube.has_shell)."""
+        printed = ("logs", name, "--part", "serial")
+        self.kube.ask_until(f"the shell of {name}", lambda: PROMPT in self.plugin.call(*printed).stdout)
 
     def await_field(self, what: str, wanted: str, *path: str) -> None:
         self.kube.ask_until(f"{wanted} of {what}", lambda: self.field(what, *path) == wanted)

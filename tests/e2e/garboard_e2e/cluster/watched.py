@@ -188,32 +188,10 @@ class Watched(Cluster):
         for name in names:
             self.recorder.note("removal", machine=f"{namespace}/{name}")
 
-    def remove(self, *names: str) -> None:
-        """Deleted, and waited for until nothing is left of them."""
-        self.will_go(*names)
-        self.kubectl("delete", "vm", *names, "--ignore-not-found", "--wait=false")
-        for name in names:
-            self.is_removed(name)
-
     def is_removed(self, name: str) -> None:
         """Waits until nothing is left of a machine."""
         self.is_gone(name)
         self.wait(f"the end of the machine {name}", lambda: self.there("vm", name) is None)
-
-    def machines(self) -> set[str]:
-        """The names of all machines in the namespace of tests, and of instances without one."""
-        with self.recorder.changed:
-            items = [*self.recorder.objects["vm"].values(), *self.recorder.objects["vmi"].values()]
-        return {each["metadata"]["name"] for each in items if each["metadata"]["namespace"] == NAMESPACE}
-
-    def keep_only(self, names: set[str]) -> None:
-        """Removes all others, and waits until nothing is left of them."""
-        if others := sorted(self.machines() - names):
-            self.will_go(*others)
-            self.kubectl("delete", "vm", *others, "--ignore-not-found", "--wait=false")
-            self.kubectl("delete", "vmi", *others, "--ignore-not-found", "--wait=false")
-            for name in others:
-                self.is_removed(name)
 
     def page(self, address: str, node: str, seconds: float = PATIENCE) -> str:
         """What a guest serves at an address, fetched from a node."""
