@@ -30,7 +30,9 @@ use crate::OWN;
 use queue::Queue;
 
 pub use client::ExporterError;
-pub use context::{LONGEST_REASON, OPEN_FOR, TRACE_HEADER, annotation, failed, follow, follow_header, traceparent, unsent};
+pub use context::{
+    LONGEST_REASON, OPEN_FOR, TRACE_HEADER, annotation, failed, follow, follow_header, traceparent, unsent,
+};
 pub use past::{Past, record};
 pub use queue::{Exporting, Sending};
 pub use settings::SettingsError;
