@@ -103,7 +103,7 @@ pub trait Supervisors: Send + Sync + 'static {
     /// [`Refusal`].
     fn open(&self, pod_uid: &str) -> impl Future<Output = Result<Opened, Refusal>> + Send;
 
-    /// What is done in a span belongs to a trace of the controller's ([`TRACE_HEADER`](crate::TRACE_HEADER)); nothing where no spans are sent.
+    /// What is done in a span belongs to a trace of the controller's ([`TRACE_HEADER`]); nothing where no spans are sent.
     fn follow(&self, span: &Span, trace: &str) {
         let _ = (span, trace);
     }
