@@ -3,9 +3,10 @@
 //! One task holds the connection to QEMU's serial port and a ring of the last bytes. A viewer gets the end of the ring
 //! and from then on every byte, in order, without loss or repetition; one that cannot keep up is disconnected, with a reason if
 //! it reads parts ([`garboard_protocol::session`]), because a slow terminal must not slow the guest down. One of the viewers may be
-//! the session of the subresource API ([`super::session`]): the next session disconnects it. A session that reads slowly does hold
-//! the guest back, as in KubeVirt, unless it takes nothing for a while. Who comes again and names the place where it was
-//! ([`garboard_protocol::position`]) gets what follows it: what the ring has not any more from the log of the serial port
+//! the session of the subresource API ([`super::session`]): the next session disconnects it. A session begins with what no session
+//! has read yet: programs made for KubeVirt, which shows nothing of before, take an old prompt for a new one. A session that reads
+//! slowly does hold the guest back, as in KubeVirt, unless it takes nothing for a while. Who comes again and names the place where
+//! it was ([`garboard_protocol::position`]) gets what follows it: what the ring has not any more from the log of the serial port
 //! ([`super::serial_log`]), as far as nothing is missing there.
 
 use std::collections::VecDeque;
@@ -26,7 +27,7 @@ use super::session::{CONSOLE_REPLACED, Reason};
 const RING_BYTES: usize = 128 * 1024;
 /// Who comes again gets of what only the log has so much that no more than this waits for all viewers together, bytes: it waits in memory, too.
 const MOST_WAITING: usize = 2 * 1024 * 1024;
-/// Bytes of scroll-back of anyone else.
+/// The most bytes of scroll-back of anyone else.
 const SCROLLBACK_BYTES: u64 = 32 * 1024;
 /// Keystrokes waiting for the guest, in chunks.
 const KEYBOARD_BACKLOG: usize = 64;
@@ -40,7 +41,7 @@ pub(crate) struct Attach {
     pub(crate) access: ConsoleAccess,
     /// Whether it is the session.
     pub(crate) session: Session,
-    /// With what it begins; nothing: as [`Resume::New`].
+    /// With what it begins; nothing: a session with what no session has read, any other viewer as [`Resume::New`].
     pub(crate) resume: Option<Resume>,
     /// Where it is answered: a pair of channels or the reason why not.
     pub(crate) reply: oneshot::Sender<Result<Attached, String>>,
@@ -90,6 +91,8 @@ struct Console {
     viewers: Vec<Viewer>,
     writer: Option<u64>,
     session: Option<u64>,
+    /// The position behind the last byte that a session has read.
+    read: u64,
     next_id: u64,
     keyboard: mpsc::Sender<Keys>,
     log: SerialLog,
@@ -148,13 +151,22 @@ impl Console {
             viewers: Vec::new(),
             writer: None,
             session: None,
+            read: 0,
             next_id: 1,
             keyboard,
             log,
         }
     }
 
+    /// Notes how far the session has read. Before more is printed, and before the session is forgotten.
+    fn note_read(&mut self) {
+        if let Some(session) = self.viewers.iter().find(|viewer| Some(viewer.id) == self.session) {
+            self.read = self.printed.saturating_sub(session.feed.waiting() as u64);
+        }
+    }
+
     fn publish(&mut self, bytes: &[u8]) {
+        self.note_read();
         let excess = (self.ring.len() + bytes.len()).saturating_sub(RING_BYTES);
         self.ring.drain(..excess.min(self.ring.len()));
         self.ring.extend(bytes);
@@ -177,6 +189,7 @@ impl Console {
     }
 
     fn attach(&mut self, attach: Attach) {
+        self.note_read();
         self.viewers.retain(|viewer| !viewer.feed.is_left());
         let answer = self.admit(attach.access, attach.session, attach.resume.as_ref());
         let _ = attach.reply.send(answer);
@@ -204,7 +217,7 @@ impl Console {
             self.end_session(CONSOLE_REPLACED);
             self.session = Some(id);
         }
-        let (begun, scrollback) = self.begin(resume);
+        let (begun, scrollback) = self.begin(resume, session);
         let (feed, output) = backlog(scrollback);
         let (ends, over) = watch::channel(None);
         self.viewers.push(Viewer { id, feed, over: ends });
@@ -216,8 +229,9 @@ impl Console {
     }
 
     /// With what a viewer begins: where, and the bytes from there on.
-    fn begin(&mut self, resume: Option<&Resume>) -> (Begun, Vec<u8>) {
+    fn begin(&mut self, resume: Option<&Resume>, session: Session) -> (Begun, Vec<u8>) {
         let oldest = self.printed - self.ring.len() as u64;
+        let scrollback_begins = oldest.max(self.printed.saturating_sub(SCROLLBACK_BYTES));
         let mut scrollback = Vec::new();
         let (offset, resumed, missed) = match resume {
             Some(Resume::After(place)) if place.epoch == self.epoch && place.offset <= self.printed => {
@@ -227,7 +241,8 @@ impl Console {
             }
             // Of a supervisor before this one.
             Some(Resume::After(_)) => (oldest, false, 0),
-            Some(Resume::New) | None => (oldest.max(self.printed.saturating_sub(SCROLLBACK_BYTES)), false, 0),
+            None if session != Session::None => (scrollback_begins.max(self.read), false, 0),
+            Some(Resume::New) | None => (scrollback_begins, false, 0),
         };
         let skipped = usize::try_from(offset.saturating_sub(oldest)).unwrap_or(usize::MAX);
         scrollback.extend(self.ring.iter().skip(skipped));
@@ -449,6 +464,37 @@ mod tests {
         assert_eq!((*beside.over.borrow(), *second.over.borrow()), (None, None));
         drop(second);
         assert!(attach_as(&console, ConsoleAccess::TakeOver, Session::Only).await.is_ok(), "there is none any more");
+    }
+
+    #[tokio::test]
+    async fn a_session_begins_with_what_no_session_has_read_and_a_viewer_with_all() {
+        let (mut guest, console, _directory) = start();
+        let mut beside = attach(&console, ConsoleAccess::View).await.unwrap();
+        let mut prints = async |text: &[u8]| {
+            guest.write_all(text).await.unwrap();
+            assert_eq!(beside.output.recv().await.unwrap(), text);
+        };
+        prints(b"login: ").await;
+        let mut first = attach_as(&console, ConsoleAccess::TakeOver, Session::Replace).await.unwrap();
+        assert_eq!(first.output.recv().await.unwrap(), b"login: ", "there was no session");
+        prints(b"$ ").await;
+        assert_eq!(first.output.recv().await.unwrap(), b"$ ");
+        drop(first);
+        prints(b"rebooting\n").await;
+        prints(b"login: ").await;
+        let mut second = attach_as(&console, ConsoleAccess::TakeOver, Session::Replace).await.unwrap();
+        assert_eq!(second.begun.position.offset, 9);
+        assert_eq!(second.output.recv().await.unwrap(), b"rebooting\nlogin: ", "the prompt before was read");
+        drop(second);
+        let third = attach_as(&console, ConsoleAccess::TakeOver, Session::Only).await.unwrap();
+        assert_eq!(third.begun.position.offset, 26, "all of it was read");
+        let viewer = attach(&console, ConsoleAccess::View).await.unwrap();
+        assert_eq!(viewer.begun.position.offset, 0);
+        // A session that counts bytes itself draws its screen anew.
+        let (reply, answer) = oneshot::channel();
+        let (access, session, resume) = (ConsoleAccess::TakeOver, Session::Replace, Some(Resume::New));
+        console.send(Attach { access, session, resume, reply }).await.ok();
+        assert_eq!(answer.await.unwrap().unwrap().begun.position.offset, 0);
     }
 
     #[tokio::test(start_paused = true)]

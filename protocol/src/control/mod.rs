@@ -77,7 +77,8 @@ pub enum ControlRequest {
         /// Which.
         part: RecordPart,
     },
-    /// Attach to the first serial port; the reply is `Streaming`, then scroll-back, then live bytes.
+    /// Attach to the first serial port; the reply is `Streaming`, then what was printed before (of a session: what no
+    /// session has read yet), then live bytes.
     Console {
         /// Whether this viewer may type.
         access: ConsoleAccess,
