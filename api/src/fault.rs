@@ -111,6 +111,16 @@ pub enum SentText {
         /// Its name.
         name: String,
     },
+    /// A kernel of an image that is not named; the place is the field of its name.
+    NoImage,
+    /// An image with a kernel of which no file is named.
+    NoKernel,
+    /// A path that is `/`.
+    Root,
+    /// A path that is not absolute, or has components that it could do without.
+    NotAbsolute,
+    /// A disk on the host, which this cluster does not permit.
+    HostDiskOff,
     /// An object that does not exist.
     NoObject {
         /// Its resource, with its group.
@@ -176,8 +186,17 @@ impl Fault {
             SentText::Conflict => format!("VM field(s) {field} conflicts with selected instance type"),
             // The name of this one field has a capital letter there.
             SentText::NoVolume { name } => {
-                format!("{}.Name '{name}' not found", field.strip_suffix(".name").unwrap_or(field))
+                format!("{}.Name '{name}' not found.", field.strip_suffix(".name").unwrap_or(field))
             }
+            SentText::NoImage => {
+                format!("{} must be defined with an image", field.strip_suffix(".image").unwrap_or(field))
+            }
+            SentText::NoKernel => {
+                format!("{field} must be defined with at least one of the following: kernelPath, initrdPath")
+            }
+            SentText::Root => format!("{field} must not point to root"),
+            SentText::NotAbsolute => format!("{field} must be an absolute path to a file without relative components"),
+            SentText::HostDiskOff => "HostDisk feature gate is not enabled".to_owned(),
             SentText::NoObject { resource, name } => format!("{resource} \"{name}\" not found"),
         })
     }
@@ -230,7 +249,7 @@ mod tests {
             "VM field(s) spec.template.spec.domain.cpu.dedicatedCPUPlacement conflicts with selected instance type";
         assert_eq!(conflict.sent_text().as_deref(), Some(text));
         let disk = of("spec.domain.devices.disks[2].name", SentText::NoVolume { name: "a".to_owned() });
-        assert_eq!(disk.sent_text().as_deref(), Some("spec.domain.devices.disks[2].Name 'a' not found"));
+        assert_eq!(disk.sent_text().as_deref(), Some("spec.domain.devices.disks[2].Name 'a' not found."));
         let object = SentText::NoObject { resource: "pods.example".to_owned(), name: "a".to_owned() };
         assert_eq!(of("spec.x", object).sent_text().as_deref(), Some("pods.example \"a\" not found"));
         assert_eq!(disk.to_string(), "spec.domain.devices.disks[2].name: no", "for people");

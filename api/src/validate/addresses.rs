@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use crate::fault::SentText;
 use crate::mac::MacAddr;
 
 /// Reads a MAC address in one of the three usual notations.
@@ -38,17 +39,20 @@ pub(crate) fn is_ipv4(text: &str) -> bool {
     }
 }
 
-/// What keeps `text` from being an absolute path to a file inside an image, without `.` and `..`.
+/// What keeps `text` from being an absolute path to a file inside an image, without `.` and `..`, and what clients of KubeVirt
+/// read of it.
 ///
 /// One slash at the end is allowed, since a path may name a directory.
-pub(crate) fn image_path_problem(text: &str) -> Option<&'static str> {
+pub(crate) fn image_path_problem(text: &str) -> Option<(&'static str, SentText)> {
     if text == "/" {
-        return Some("is the root directory");
+        return Some(("is the root directory", SentText::Root));
     }
     let path = text.strip_suffix('/').unwrap_or(text);
-    let Some(relative) = path.strip_prefix('/') else { return Some("is not an absolute path") };
+    let Some(relative) = path.strip_prefix('/') else {
+        return Some(("is not an absolute path", SentText::NotAbsolute));
+    };
     if relative.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
-        return Some("has an empty, `.` or `..` component");
+        return Some(("has an empty, `.` or `..` component", SentText::NotAbsolute));
     }
     None
 }

@@ -16,7 +16,7 @@ use super::{
 use crate::cluster::ClusterConfig;
 use crate::crd::KINDS;
 use crate::defaults::{Identity, default_vm, default_vmi, vmi_of};
-use crate::fault::{Fault, FaultCode, FieldPath, SentText};
+use crate::fault::{Fault, FaultCode, FieldPath};
 use crate::fields::{self, Judgement, Setting};
 use crate::instancetype::{self, Sizing, VirtualMachineInstancetype, VirtualMachinePreference};
 use crate::kind::{Kind, kind_of};
@@ -318,26 +318,12 @@ fn of_pool(mut pool: VirtualMachinePool, manifest: &Value, known: &Known<'_>) ->
     // Its name is the pool's, which is judged.
     let is_written = |fault: &Fault| fault.path.as_str() != "metadata.name";
     for fault in of_template.faults.into_iter().filter(is_written) {
-        report.push_unless_known(within(&template, as_compared(&pool, fault)));
+        report.push_unless_known(within(&template, fault));
     }
     warnings.extend(of_template.warnings.into_iter().map(|fault| within(&template, fault)));
     let faults = report.into_faults();
     let object = faults.is_empty().then(|| Object::Pool(Box::new(pool)));
     Admission { faults, warnings, object }
-}
-
-/// KubeVirt's clients compare how a pool is refused for a disk that has no volume, and this of no other kind.
-fn as_compared(pool: &VirtualMachinePool, fault: Fault) -> Fault {
-    const DISKS: &str = "spec.template.spec.domain.devices.disks[";
-    let number = fault.path.as_str().strip_prefix(DISKS).and_then(|rest| rest.strip_suffix("].name"));
-    let index = number.and_then(|number| number.parse::<usize>().ok()).filter(|_| fault.code == FaultCode::NotFound);
-    let machine = pool.spec.virtual_machine_template.spec.as_ref();
-    let template = machine.and_then(|machine| machine.template.spec.as_ref());
-    let disk = index.zip(template).and_then(|(index, template)| template.domain.devices.disks.get(index));
-    match disk.map(|disk| disk.name.clone()) {
-        Some(name) => fault.sent(SentText::NoVolume { name }),
-        None => fault,
-    }
 }
 
 /// The machine of a pool as its template has it, before names in it get a number.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::report::{Report, duplicate, invalid, not_found, required};
 use super::subject::{Subject, text};
 use crate::cluster::Gate;
-use crate::fault::FieldPath;
+use crate::fault::{FieldPath, SentText};
 use crate::v1::{Disk, Volume};
 
 /// Judges each disk together with the volume of its name, then boot orders across all devices.
@@ -76,7 +76,8 @@ fn volume_missing(subject: &Subject<'_>, disk: &Disk, at: &FieldPath, report: &m
             .unwrap_or_default();
         report.push(
             not_found(at.child("name"), format!("no volume is named `{}`", disk.name))
-                .instead(format!("add a volume of that name to `volumes`, or correct the name{guess}")),
+                .instead(format!("add a volume of that name to `volumes`, or correct the name{guess}"))
+                .sent(SentText::NoVolume { name: disk.name.clone() }),
         );
     } else if !subject.config.has(Gate::DeclarativeHotplugVolumes) {
         report.push(

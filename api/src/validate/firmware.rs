@@ -3,7 +3,7 @@
 use super::addresses::image_path_problem;
 use super::report::{Report, invalid, not_found, required};
 use super::subject::{Subject, text};
-use crate::fault::FieldPath;
+use crate::fault::{FieldPath, SentText};
 use crate::v1::{Firmware, KernelBoot};
 
 /// Judges the firmware of a guest.
@@ -60,23 +60,28 @@ fn kernel(boot: &KernelBoot, at: &FieldPath, report: &mut Report) {
     };
     let at = at.child("container");
     if container.image.is_empty() {
-        report
-            .push(required(at.child("image"), "the image with the kernel is not named").instead("write its reference"));
+        report.push(
+            required(at.child("image"), "the image with the kernel is not named")
+                .instead("write its reference")
+                .sent(SentText::NoImage),
+        );
     }
     let (kernel, initrd) = (text(&container.kernel_path), text(&container.initrd_path));
     if kernel.is_empty() && initrd.is_empty() {
         report.push(
             required(at.clone(), "neither a kernel nor an initial RAM disk is named")
-                .instead("write `kernelPath`, and `initrdPath` if there is one"),
+                .instead("write `kernelPath`, and `initrdPath` if there is one")
+                .sent(SentText::NoKernel),
         );
     }
     for (field, path) in [("kernelPath", kernel), ("initrdPath", initrd)] {
         if !path.is_empty()
-            && let Some(problem) = image_path_problem(path)
+            && let Some((problem, sent)) = image_path_problem(path)
         {
             report.push(
                 invalid(at.child(field), format!("the path `{path}` {problem}"))
-                    .instead("write the absolute path of the file in the image, such as `/boot/vmlinuz`"),
+                    .instead("write the absolute path of the file in the image, such as `/boot/vmlinuz`")
+                    .sent(sent),
             );
         }
     }
@@ -122,13 +127,13 @@ fn identity(firmware: &Firmware, at: &FieldPath, report: &mut Report) {
         );
     }
     let serial = text(&firmware.serial);
-    if !serial.chars().all(|each| each.is_ascii_alphanumeric() || "_.+-".contains(each)) {
+    if !serial.chars().all(|each| matches!(each, ' '..='~')) {
         report.push(
             invalid(
                 at.child("serial"),
                 format!("the serial number `{}` has a character that firmware cannot show", serial.escape_debug()),
             )
-            .instead("write letters, digits, `_`, `.`, `+` and `-` only"),
+            .instead("write printable characters of ASCII only"),
         );
     }
 }
@@ -149,6 +154,7 @@ mod tests {
             &[(FIRMWARE, json!({"bootloader": {"efi": {}}})), ("spec.domain.features", json!({"smm": {}}))],
             &[(FIRMWARE, json!({"uuid": "5d307ca9-b3ef-428c-8861-06e72d69f223", "serial": "x".repeat(300)}))],
             &[(FIRMWARE, json!({"kernelBoot": {"container": {"image": "a/b:1", "kernelPath": "/vmlinuz"}}}))],
+            &[(FIRMWARE, json!({"serial": "Rack 7, unit 12"}))],
         ]);
     }
 
@@ -191,8 +197,28 @@ mod tests {
                 "`..`",
             ),
             (&[(FIRMWARE, json!({"uuid": "junk"}))], "spec.domain.firmware.uuid", "uuidgen"),
-            (&[(FIRMWARE, json!({"serial": "a,b"}))], "spec.domain.firmware.serial", "character"),
+            (&[(FIRMWARE, json!({"serial": "a\tb"}))], "spec.domain.firmware.serial", "character"),
+            (&[(FIRMWARE, json!({"serial": "größer"}))], "spec.domain.firmware.serial", "character"),
         ]);
+    }
+
+    #[test]
+    fn kernels_are_refused_with_the_text_of_kubevirt() {
+        let sent = |container: serde_json::Value| {
+            let faults = faults(&[(FIRMWARE, json!({"kernelBoot": {"container": container}}))]);
+            assert_eq!(faults.len(), 1);
+            faults[0].sent_text().unwrap()
+        };
+        let container = "spec.domain.firmware.kernelBoot.container";
+        let no_image = format!("{container} must be defined with an image");
+        assert_eq!(sent(json!({"image": "", "kernelPath": "/k"})), no_image);
+        let no_kernel =
+            format!("{container} must be defined with at least one of the following: kernelPath, initrdPath");
+        assert_eq!(sent(json!({"image": "a"})), no_kernel);
+        let relative = format!("{container}.kernelPath must be an absolute path to a file without relative components");
+        assert_eq!(sent(json!({"image": "a", "kernelPath": "vmlinuz"})), relative);
+        let root = format!("{container}.initrdPath must not point to root");
+        assert_eq!(sent(json!({"image": "a", "initrdPath": "/"})), root);
     }
 
     #[test]

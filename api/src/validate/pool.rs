@@ -298,7 +298,7 @@ mod tests {
         let at = "spec.virtualMachineTemplate.spec.template.spec.domain.devices.disks[2]";
         let faults = verdict(&[(at, json!({"name": "testdisk"}))]).faults;
         assert_eq!((faults.len(), faults[0].field.as_str()), (1, format!("{at}.name").as_str()), "{faults:#?}");
-        assert_eq!(faults[0].sent_text(), Some(format!("{at}.Name 'testdisk' not found")));
+        assert_eq!(faults[0].sent_text(), Some(format!("{at}.Name 'testdisk' not found.")));
         refused(
             &[("spec.virtualMachineTemplate.spec.runStrategy", json!("always"))],
             "spec.virtualMachineTemplate.spec.runStrategy",

@@ -42,7 +42,15 @@ pub(crate) fn printable(mut fault: Fault) -> Fault {
     fault.instead = fault.instead.as_deref().map(shown);
     match fault.sent.as_deref_mut() {
         Some(SentText::NoVolume { name } | SentText::NoObject { name, .. }) => *name = shown(name),
-        Some(SentText::Conflict) | None => {}
+        Some(
+            SentText::Conflict
+            | SentText::NoImage
+            | SentText::NoKernel
+            | SentText::Root
+            | SentText::NotAbsolute
+            | SentText::HostDiskOff,
+        )
+        | None => {}
     }
     fault
 }

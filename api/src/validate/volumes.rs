@@ -9,7 +9,7 @@ use super::networks;
 use super::report::{Report, duplicate, invalid, not_found, required, unsupported};
 use super::subject::{Subject, text};
 use crate::cluster::Gate;
-use crate::fault::FieldPath;
+use crate::fault::{Fault, FieldPath, SentText};
 use crate::suggest::one_of;
 use crate::v1::{HostDisk, IscsiSource, Volume, VolumeSource};
 
@@ -121,20 +121,21 @@ fn named_sources(volume: &Volume, at: &FieldPath, report: &mut Report) {
 fn files(subject: &Subject<'_>, volume: &Volume, at: &FieldPath, report: &mut Report) {
     if let Some(path) = volume.container_disk.as_ref().and_then(|source| source.path.as_deref())
         && !path.is_empty()
-        && let Some(problem) = image_path_problem(path)
+        && let Some((problem, sent)) = image_path_problem(path)
     {
         let disk = at.child("containerDisk");
         report.push(
             invalid(disk.child("path"), format!("the path `{path}` {problem}"))
                 .instead("write the absolute path of the disk in its image, such as `/disk/root.qcow2`")
-                .field(disk.to_string()),
+                .field(disk.to_string())
+                .sent(sent),
         );
     }
     if let Some(source) = &volume.container_path {
         if !subject.config.has(Gate::ContainerPathVolumes) {
-            gate_missing(at, Gate::ContainerPathVolumes, report);
+            report.push(gate_missing(at, Gate::ContainerPathVolumes));
         }
-        if let Some(problem) = image_path_problem(&source.path) {
+        if let Some((problem, _)) = image_path_problem(&source.path) {
             report.push(
                 invalid(at.child("containerPath").child("path"), format!("the path `{}` {problem}", source.path))
                     .instead("write an absolute path inside the launcher's container"),
@@ -142,11 +143,11 @@ fn files(subject: &Subject<'_>, volume: &Volume, at: &FieldPath, report: &mut Re
         }
     }
     if volume.downward_metrics.is_some() && !subject.config.has(Gate::DownwardMetrics) {
-        gate_missing(at, Gate::DownwardMetrics, report);
+        report.push(gate_missing(at, Gate::DownwardMetrics));
     }
     if let Some(source) = &volume.host_disk {
         if !subject.config.has(Gate::HostDisk) {
-            gate_missing(at, Gate::HostDisk, report);
+            report.push(gate_missing(at, Gate::HostDisk).sent(SentText::HostDiskOff));
         }
         host_disk(source, &at.child("hostDisk"), report);
     }
@@ -207,11 +208,9 @@ fn iscsi(source: &IscsiSource, at: &FieldPath, report: &mut Report) {
     }
 }
 
-fn gate_missing(at: &FieldPath, gate: Gate, report: &mut Report) {
-    report.push(
-        unsupported(at.clone(), format!("this kind of volume needs the feature gate {gate}"))
-            .instead("switch the gate on, or use another kind of volume"),
-    );
+fn gate_missing(at: &FieldPath, gate: Gate) -> Fault {
+    unsupported(at.clone(), format!("this kind of volume needs the feature gate {gate}"))
+        .instead("switch the gate on, or use another kind of volume")
 }
 
 fn host_disk(source: &HostDisk, at: &FieldPath, report: &mut Report) {
@@ -378,11 +377,14 @@ mod tests {
         let volume = json!({"name": "root", "hostDisk": {"path": "/d.img", "type": "Disk"}});
         let faults = faults_in(&[(FIRST, volume)], &ClusterConfig::offline().without(Gate::HostDisk));
         assert_eq!(faults.iter().map(|fault| fault.field.as_str()).collect::<Vec<_>>(), [FIRST]);
+        assert_eq!(faults[0].sent_text().as_deref(), Some("HostDisk feature gate is not enabled"));
     }
 
     #[test]
     fn a_bad_path_is_reported_at_the_disk_as_kubevirt_does() {
         let faults = faults(&[("spec.volumes[0].containerDisk.path", json!("disk.img"))]);
         assert_eq!(faults[0].field, "spec.volumes[0].containerDisk");
+        let sent = "spec.volumes[0].containerDisk must be an absolute path to a file without relative components";
+        assert_eq!(faults[0].sent_text().as_deref(), Some(sent));
     }
 }
