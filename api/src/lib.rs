@@ -23,6 +23,7 @@ pub mod fault;
 pub mod fields;
 pub mod group;
 pub mod instancetype;
+pub mod ip;
 pub mod kind;
 pub mod mac;
 pub mod merge;

@@ -41,9 +41,20 @@ pub fn parse(text: &str) -> Resolver {
 }
 
 fn reachable(text: &str) -> Option<IpAddr> {
-    let address: IpAddr = text.parse().ok()?;
+    let address: IpAddr = text.parse().ok().or_else(|| without_leading_zeros(text).parse().ok())?;
     let link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
     (!address.is_loopback() && !address.is_unspecified() && !link_local).then_some(address)
+}
+
+/// An IPv4 address without zeros that mean nothing: a kubelet writes the name servers of a pod as their manifest has them.
+fn without_leading_zeros(text: &str) -> String {
+    fn significant(part: &str) -> &str {
+        match part.trim_start_matches('0') {
+            "" if !part.is_empty() => "0",
+            rest => rest,
+        }
+    }
+    text.split('.').map(significant).collect::<Vec<_>>().join(".")
 }
 
 /// The resolver of this host: `/etc/resolv.conf`, or what systemd-resolved forwards to if that names only
@@ -80,6 +91,13 @@ mod tests {
                     nameserver fe80::1\nnameserver 2001:db8::53\nnameserver nonsense\noptions ndots:5\n";
         let servers: Vec<String> = parse(text).nameservers.iter().map(IpAddr::to_string).collect();
         assert_eq!(servers, ["10.96.0.10", "2001:db8::53"]);
+    }
+
+    #[test]
+    fn leading_zeros_mean_nothing() {
+        let text = "nameserver 01.1.1.1\nnameserver 10.096.000.10\nnameserver 0127.0.0.53\nnameserver 1..1.1\n";
+        let servers: Vec<String> = parse(text).nameservers.iter().map(IpAddr::to_string).collect();
+        assert_eq!(servers, ["1.1.1.1", "10.96.0.10"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 
 use crate::fault::SentText;
+use crate::ip::ipv4;
 use crate::mac::MacAddr;
 
 /// Reads a MAC address in one of the three usual notations.
@@ -27,16 +28,7 @@ pub(crate) fn is_pci_address(text: &str) -> bool {
 
 /// Whether `text` is an IPv4 or IPv6 address, without zone or prefix length.
 pub(crate) fn is_ip(text: &str) -> bool {
-    text.parse::<IpAddr>().is_ok()
-}
-
-/// Whether `text` is an IPv4 address, also when it is written as the IPv6 address that contains one.
-pub(crate) fn is_ipv4(text: &str) -> bool {
-    match text.parse::<IpAddr>() {
-        Ok(IpAddr::V4(_)) => true,
-        Ok(IpAddr::V6(address)) => address.to_ipv4_mapped().is_some(),
-        Err(_) => false,
-    }
+    text.parse::<IpAddr>().is_ok() || ipv4(text).is_some()
 }
 
 /// What keeps `text` from being an absolute path to a file inside an image, without `.` and `..`, and what clients of KubeVirt
@@ -96,9 +88,8 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_address_may_be_written_inside_an_ipv6_one() {
-        assert!(is_ipv4("10.0.0.1") && is_ipv4("::ffff:10.0.0.1"));
-        assert!(!is_ipv4("fd00::1") && !is_ipv4("10.0.0") && !is_ipv4(""));
+    fn an_address_has_no_zone_and_no_prefix_length() {
+        assert!(is_ip("10.0.0.1") && is_ip("01.1.1.1") && !is_ip("10.0.0") && !is_ip("fe80::1%eth0"));
         assert!(is_ip("fd00::1") && !is_ip("fd00::1/64") && !is_ip("a"));
     }
 

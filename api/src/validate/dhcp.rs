@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::addresses::is_ipv4;
 use super::report::{Report, duplicate, invalid};
 use super::subject::Subject;
 use crate::fault::{Fault, FieldPath};
+use crate::ip::ipv4;
 use crate::v1::{DHCPOptions, Interface};
 
 /// The options RFC 3942 leaves for private use, both ends included.
@@ -39,7 +39,7 @@ pub(crate) fn check(subject: &Subject<'_>, interface: &Interface, at: &FieldPath
         }
     }
     for (index, server) in options.ntp_servers.iter().enumerate() {
-        if !is_ipv4(server) {
+        if ipv4(server).is_none() {
             report.push(
                 invalid(at.child("ntpServers").index(index), format!("`{server}` is not an IPv4 address"))
                     .instead("write the address of the server, such as `10.0.0.1`: DHCP cannot carry a name here"),
@@ -82,7 +82,7 @@ mod tests {
     fn private_options_and_time_servers() {
         accepted(&[&[(
             OPTIONS,
-            json!({"bootFileName": "pxe", "ntpServers": ["10.0.0.1"], "privateOptions": [{"option": 240, "value": "x"}]}),
+            json!({"bootFileName": "pxe", "ntpServers": ["10.0.0.1", "0127.0.0.3"], "privateOptions": [{"option": 240, "value": "x"}]}),
         )]]);
         let twice = json!({"privateOptions": [{"option": 240, "value": "a"}, {"option": 240, "value": "b"}]});
         refused(&[

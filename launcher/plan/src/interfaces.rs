@@ -263,13 +263,19 @@ enum Family {
     V6,
 }
 
+/// The range of a guest. Without leading zeros: some of those that read it take such numbers as octal.
 fn cidr(network: Option<&Network>, family: Family) -> String {
     let pod = network.and_then(|network| network.pod.as_ref());
     let (asked, default) = match family {
         Family::V4 => (pod.and_then(|pod| text(&pod.vm_network_cidr)), DEFAULT_IPV4),
         Family::V6 => (pod.and_then(|pod| text(&pod.vm_ipv6_network_cidr)), DEFAULT_IPV6),
     };
-    asked.unwrap_or(default).to_owned()
+    let range = asked.unwrap_or(default);
+    let parts = range.split_once('/').and_then(|(base, bits)| Some((garboard_api::ip::ipv4(base)?, bits)));
+    match (family, parts) {
+        (Family::V4, Some((base, bits))) => format!("{base}/{bits}"),
+        (Family::V4, None) | (Family::V6, _) => range.to_owned(),
+    }
 }
 
 fn ports(interface: &Interface, field: &str) -> Result<Vec<PortPlan>, PlanError> {
@@ -313,7 +319,13 @@ fn dhcp(draft: &Draft<'_>, interface: &Interface, field: &str) -> Result<DhcpPla
     let Some(options) = &interface.dhcp_options else { return Ok(plan) };
     plan.boot_file_name = text(&options.boot_file_name).map(str::to_owned);
     plan.tftp_server_name = text(&options.tftp_server_name).map(str::to_owned);
-    plan.ntp_servers.clone_from(&options.ntp_servers);
+    for (index, server) in options.ntp_servers.iter().enumerate() {
+        let address = garboard_api::ip::ipv4(server).ok_or_else(|| {
+            let field = format!("{field}.dhcpOptions.ntpServers[{index}]");
+            invalid(field, format!("`{server}` is no IPv4 address"), "write one, such as 10.0.0.1")
+        })?;
+        plan.ntp_servers.push(address.to_string());
+    }
     for (index, private) in options.private_options.iter().enumerate() {
         let code = u8::try_from(private.option).ok().filter(|code| (224..=254).contains(code)).ok_or_else(|| {
             let field = format!("{field}.dhcpOptions.privateOptions[{index}].option");

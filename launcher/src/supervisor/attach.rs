@@ -159,7 +159,7 @@ pub(crate) async fn machine(
     let now = links::by_interface(&plan, &links.borrow_and_update());
     report_plan(context, &plan, &interfaces, &now).await;
     tokio::spawn(links::report(links, Arc::clone(&plan), context.happened.clone()));
-    tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
+    tokio::spawn(network::serve(interfaces, Arc::clone(&plan), context.environment));
     tokio::spawn(qemu_log::run(context.clone()));
     if !plan.serials.is_empty() {
         tokio::spawn(serve_console(context.clone(), receivers.console));

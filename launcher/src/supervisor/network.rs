@@ -15,6 +15,9 @@ use garboard_protocol::paths;
 
 use super::run::{Context, Environment};
 
+/// Part of each domain of a cluster's Services.
+const OF_SERVICES: &str = ".svc.";
+
 /// How long a running machine is not looked at because the node agent is away.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -44,7 +47,7 @@ pub(crate) async fn regain(context: &Context, plan: &Arc<LaunchPlan>) -> Vec<Plu
 
 async fn regain_in_pod(socket: PathBuf, plan: Arc<LaunchPlan>) {
     let interfaces = until_answered(&socket, Ask::Sockets, &plan.interfaces).await.unwrap_or_else(not_served);
-    serve(interfaces, plan).await;
+    serve(interfaces, plan, Environment::Pod).await;
 }
 
 fn not_served(error: NodeAgentError) -> Vec<Plumbed> {
@@ -53,16 +56,16 @@ fn not_served(error: NodeAgentError) -> Vec<Plumbed> {
 }
 
 /// Serves every interface until the supervisor goes.
-pub(crate) async fn serve(interfaces: Vec<Plumbed>, plan: Arc<LaunchPlan>) {
+pub(crate) async fn serve(interfaces: Vec<Plumbed>, plan: Arc<LaunchPlan>, environment: Environment) {
     for plumbed in interfaces {
         let Some(interface) = plan.interfaces.iter().find(|interface| interface.name == plumbed.interface.name) else {
             continue;
         };
-        serve_one(plumbed, interface);
+        serve_one(plumbed, interface, environment);
     }
 }
 
-fn serve_one(plumbed: Plumbed, plan: &InterfacePlan) {
+fn serve_one(plumbed: Plumbed, plan: &InterfacePlan, environment: Environment) {
     let mac = match plan.mac.parse() {
         Ok(mac) => mac,
         Err(error) => {
@@ -70,7 +73,7 @@ fn serve_one(plumbed: Plumbed, plan: &InterfacePlan) {
             return;
         }
     };
-    let options = options(&plumbed, plan);
+    let options = options(&plumbed, plan, environment);
     let mut sockets = Sockets::default();
     for (kind, socket) in plumbed.interface.sockets.iter().zip(plumbed.sockets) {
         match kind {
@@ -92,21 +95,74 @@ fn serve_one(plumbed: Plumbed, plan: &InterfacePlan) {
     });
 }
 
-/// What DHCP sends beside its addresses. Subdomains come before the host's own search domains, as in a pod.
-fn options(plumbed: &Plumbed, plan: &InterfacePlan) -> DhcpOptions {
+/// What DHCP sends beside its addresses.
+fn options(plumbed: &Plumbed, plan: &InterfacePlan, environment: Environment) -> DhcpOptions {
     let dhcp = &plan.dhcp;
-    let searches = &plumbed.interface.searches;
-    let subdomain =
-        dhcp.subdomain.iter().flat_map(|subdomain| searches.first().map(|domain| format!("{subdomain}.{domain}")));
+    let searches = searches(dhcp.subdomain.as_deref(), &plumbed.interface.searches, environment);
     let private = dhcp.private_options.iter().map(|(code, value)| PrivateOption { code: *code, value: value.clone() });
     DhcpOptions {
         hostname: Some(dhcp.hostname.clone()),
-        domain: searches.first().cloned(),
-        searches: subdomain.chain(searches.iter().cloned()).collect(),
+        domain: longest(searches.iter()).cloned(),
+        searches,
         nameservers: plumbed.interface.nameservers.iter().filter_map(|text| text.parse().ok()).collect(),
         boot_file_name: dhcp.boot_file_name.clone(),
         tftp_server_name: dhcp.tftp_server_name.clone(),
         ntp_servers: dhcp.ntp_servers.iter().filter_map(|text| text.parse().ok()).collect(),
         private: private.collect(),
+    }
+}
+
+/// The search domains of a guest: those of where it runs, behind the one with its subdomain. In a pod only the domain of Services has
+/// subdomains, as in KubeVirt: where there is none, or the name servers are others', nobody would answer for one.
+fn searches(subdomain: Option<&str>, given: &[String], environment: Environment) -> Vec<String> {
+    let has_subdomains = |domain: &&String| match environment {
+        Environment::Pod => domain.contains(OF_SERVICES),
+        Environment::Host => true,
+    };
+    let own = subdomain.zip(longest(given.iter().filter(has_subdomains))).and_then(|(subdomain, domain)| {
+        let whole = format!("{subdomain}.{domain}");
+        (!domain.starts_with(&format!("{subdomain}."))).then_some(whole)
+    });
+    own.into_iter().chain(given.iter().cloned()).collect()
+}
+
+/// The longest domain, which says most; the first of those that are as long.
+fn longest<'a>(domains: impl DoubleEndedIterator<Item = &'a String>) -> Option<&'a String> {
+    domains.rev().max_by_key(|domain| domain.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(subdomain: Option<&str>, given: &[&str], environment: Environment) -> (Option<String>, Vec<String>) {
+        let given: Vec<String> = given.iter().map(|&domain| domain.to_owned()).collect();
+        let searches = searches(subdomain, &given, environment);
+        (longest(searches.iter()).cloned(), searches)
+    }
+
+    fn expected(domain: &str, searches: &[&str]) -> (Option<String>, Vec<String>) {
+        (Some(domain.to_owned()), searches.iter().map(|&search| search.to_owned()).collect())
+    }
+
+    #[test]
+    fn a_subdomain_belongs_to_the_domain_of_services() {
+        let cluster = ["ns.svc.cluster.local", "svc.cluster.local", "cluster.local"];
+        let with = ["web.ns.svc.cluster.local", "ns.svc.cluster.local", "svc.cluster.local", "cluster.local"];
+        assert_eq!(of(None, &cluster, Environment::Pod), expected(cluster[0], &cluster));
+        assert_eq!(of(Some("web"), &cluster, Environment::Pod), expected(with[0], &with));
+        assert_eq!(of(Some("web"), &with, Environment::Pod), expected(with[0], &with), "it is there already");
+        let behind = ["a-long-name-of-the-node.example.org", "ns.svc.cluster.local"];
+        let (_, searches) = of(Some("web"), &behind, Environment::Pod);
+        assert_eq!(searches[0], "web.ns.svc.cluster.local");
+    }
+
+    #[test]
+    fn other_domains_have_subdomains_on_a_bare_host_alone() {
+        let given = ["example.org", "example.com"];
+        assert_eq!(of(Some("web"), &given, Environment::Pod), expected("example.org", &given));
+        let with = ["web.example.org", "example.org", "example.com"];
+        assert_eq!(of(Some("web"), &given, Environment::Host), expected("web.example.org", &with));
+        assert_eq!(of(Some("web"), &[], Environment::Host), (None, Vec::new()));
     }
 }

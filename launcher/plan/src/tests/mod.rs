@@ -54,6 +54,17 @@ fn refusal(vmi: &VirtualMachineInstance, facts: &HostFacts) -> PlanError {
 }
 
 #[test]
+fn addresses_are_planned_without_leading_zeros() {
+    let servers = json!(["127.0.0.1", "0127.0.0.3", "::ffff:10.0.0.1"]);
+    let interface = json!({ "name": "default", "masquerade": {}, "dhcpOptions": { "ntpServers": servers } });
+    let network = json!({ "name": "default", "pod": { "vmNetworkCIDR": "10.10.010.0/24" } });
+    let (plan, _) = planned(&vmi(&json!({}), &json!({ "interfaces": [interface] }), &json!({ "networks": [network] })));
+    assert_eq!(plan.interfaces[0].dhcp.ntp_servers, ["127.0.0.1", "127.0.0.3", "10.0.0.1"]);
+    let range = serde_json::to_value(&plan.interfaces[0]).unwrap().to_string();
+    assert!(range.contains("10.10.10.0/24"), "{range}");
+}
+
+#[test]
 fn a_refusal_names_the_field_and_what_to_do() {
     let on = |target: Value| disk(&target);
     let table = [
