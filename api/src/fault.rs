@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::cluster::Gate;
+
 /// Where in a manifest something stands, written as Kubernetes writes it: `spec.domain.devices.disks[0].name`.
 ///
 /// The empty path means the whole object.
@@ -119,8 +121,11 @@ pub enum SentText {
     Root,
     /// A path that is not absolute, or has components that it could do without.
     NotAbsolute,
-    /// A disk on the host, which this cluster does not permit.
-    HostDiskOff,
+    /// What this cluster does not permit.
+    GateOff {
+        /// The feature gate that would.
+        gate: Gate,
+    },
     /// An object that does not exist.
     NoObject {
         /// Its resource, with its group.
@@ -196,7 +201,7 @@ impl Fault {
             }
             SentText::Root => format!("{field} must not point to root"),
             SentText::NotAbsolute => format!("{field} must be an absolute path to a file without relative components"),
-            SentText::HostDiskOff => "HostDisk feature gate is not enabled".to_owned(),
+            SentText::GateOff { gate } => format!("{gate} feature gate is not enabled"),
             SentText::NoObject { resource, name } => format!("{resource} \"{name}\" not found"),
         })
     }

@@ -48,7 +48,7 @@ pub(crate) fn printable(mut fault: Fault) -> Fault {
             | SentText::NoKernel
             | SentText::Root
             | SentText::NotAbsolute
-            | SentText::HostDiskOff,
+            | SentText::GateOff { .. },
         )
         | None => {}
     }

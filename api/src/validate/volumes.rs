@@ -147,7 +147,7 @@ fn files(subject: &Subject<'_>, volume: &Volume, at: &FieldPath, report: &mut Re
     }
     if let Some(source) = &volume.host_disk {
         if !subject.config.has(Gate::HostDisk) {
-            report.push(gate_missing(at, Gate::HostDisk).sent(SentText::HostDiskOff));
+            report.push(gate_missing(at, Gate::HostDisk).sent(SentText::GateOff { gate: Gate::HostDisk }));
         }
         host_disk(source, &at.child("hostDisk"), report);
     }
