@@ -1,11 +1,13 @@
 //! How a QEMU process ended, as PID 1 saw it and as the supervisor explains it.
 //!
 //! The one home of causes: [`ExitCause`] is the cause with its details, [`EndReason`] is its name for programs,
-//! [`Account`] is reason and message in one text, for where Kubernetes has room for a text only.
+//! [`Account`] is reason and message in one text.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+pub use crate::account::Account;
 
 /// How the process left, from `waitpid(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -187,37 +189,6 @@ impl EndReason {
 impl fmt::Display for EndReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
-    }
-}
-
-/// How a run ended, as one text: `REASON: MESSAGE`. PID 1's termination message begins with it (further lines are what QEMU
-/// printed last), and so does the event `Stopped`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Account<'a> {
-    /// The cause.
-    pub reason: EndReason,
-    /// What follows the reason.
-    pub message: &'a str,
-}
-
-impl<'a> Account<'a> {
-    /// Reads what [`fmt::Display`] writes. Earlier versions wrote the message alone, and later ones may have reasons that
-    /// this version does not have: the cause is unknown then, and all of the text is to be shown.
-    #[must_use]
-    pub fn read(text: &'a str) -> Self {
-        let unknown = Self { reason: EndReason::Unknown, message: text };
-        let Some((head, rest)) = text.split_once(": ") else { return unknown };
-        if EndReason::ALL.iter().any(|reason| reason.as_str() == head) {
-            Self { reason: EndReason::read(head), message: rest }
-        } else {
-            unknown
-        }
-    }
-}
-
-impl fmt::Display for Account<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.reason, self.message)
     }
 }
 
@@ -538,6 +509,7 @@ mod tests {
             let message = cause.message();
             let account = Account { reason: cause.reason(), message: &message };
             assert_eq!(Account::read(&account.to_string()), account);
+            assert_eq!(Account::read(&account.note()), account);
             // An earlier PID 1 wrote the message alone.
             assert_eq!(Account::read(&message), Account { reason: EndReason::Unknown, message: &message });
             let shape = |one: char| one.is_ascii_alphanumeric();
@@ -546,6 +518,14 @@ mod tests {
         }
         let newer = "EatenByADog: the guest was eaten by a dog";
         assert_eq!(Account::read(newer), Account { reason: EndReason::Unknown, message: newer });
+    }
+
+    #[test]
+    fn the_note_of_an_end_has_the_message_of_kubevirt() {
+        let note = |reason| Account { reason, message: "why" }.note();
+        assert_eq!(note(EndReason::GuestPanic), "GuestPanic: why. The VirtualMachineInstance crashed.");
+        assert_eq!(note(EndReason::GuestShutdown), "GuestShutdown: why. The VirtualMachineInstance was shut down.");
+        assert_eq!(note(EndReason::NotStarted), "NotStarted: why");
     }
 
     #[test]

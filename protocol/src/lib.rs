@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod account;
 pub mod agent;
 pub mod backup_hook;
 pub mod causes;

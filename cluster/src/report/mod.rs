@@ -427,11 +427,11 @@ fn pause_event(
     }
 }
 
-/// The event of an end: its note is an [`Account`] of the condition's cause and message.
+/// The event of an end: its note is the one of an [`Account`] of the condition's cause and message.
 fn ended_event(ended: &VirtualMachineInstanceCondition) -> InstanceEvent {
     let reason = EndReason::read(ended.reason.as_deref().unwrap_or_default());
     let kind = if reason.is_warning() { EventType::Warning } else { EventType::Normal };
-    let note = Account { reason, message: ended.message.as_deref().unwrap_or_default() }.to_string();
+    let note = Account { reason, message: ended.message.as_deref().unwrap_or_default() }.note();
     InstanceEvent { kind, reason: Reason::Stopped, note }
 }
 

@@ -309,7 +309,7 @@ fn an_end_that_came_through_the_pod_is_reported_as_by_the_agent() {
         status["conditions"][0]["message"] = json!(reported.to_string());
         world.pod = Some(pod(status));
         let event = events(&world.vmi, &decide(&world)).pop().unwrap();
-        let note = Account { reason: end, message: &message }.to_string();
+        let note = Account { reason: end, message: &message }.note();
         assert_eq!((event.reason, event.note), (Reason::Stopped, note));
     }
 }

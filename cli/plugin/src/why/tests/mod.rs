@@ -654,7 +654,7 @@ fn every_cause_has_its_verdict_from_the_condition_the_event_and_the_pod() {
         }
         // The reason decides, not the message.
         for other in garboard_protocol::testing::causes() {
-            let text = Account { reason: cause.reason(), message: &other.message() }.to_string();
+            let text = Account { reason: cause.reason(), message: &other.message() }.note();
             assert_eq!(judge(only_the_event(&text)).verdict, expected, "{cause:?}, {other:?}");
         }
     }
