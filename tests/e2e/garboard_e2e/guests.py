@@ -9,6 +9,8 @@ from .places import SCRIPTS, hold
 HELLO, HELLO_PC = "registry.garboard.dev/hello:1", "registry.garboard.dev/hello-pc:1"
 # As hello-pc, with the logins of Alpine Linux and CirrOS.
 ALPINE, CIRROS = "registry.garboard.dev/hello-alpine:1", "registry.garboard.dev/hello-cirros:1"
+# The first of them with a guest agent.
+ALPINE_TOOLS = "registry.garboard.dev/hello-alpine-tools:1"
 # Debian with the login of Fedora.
 FEDORA = "registry.garboard.dev/debian-as-fedora:12"
 # No guest: what a pod of KubeVirt's functional tests has, a shell and a few commands.
@@ -23,6 +25,7 @@ RECIPES = {
     HELLO: ["guest-hello"],
     HELLO_PC: ["guest-hello", "pc"],
     ALPINE: ["guest-hello", "alpine"],
+    ALPINE_TOOLS: ["guest-hello", "alpine-tools"],
     CIRROS: ["guest-hello", "cirros"],
     FEDORA: ["guest-debian", "fedora"],
     TOOLS: ["reference-tools"],

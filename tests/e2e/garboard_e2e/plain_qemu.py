@@ -130,8 +130,8 @@ def kernel(files: pathlib.Path, more: str = "", memory: int = 256) -> list[str]:
     return ["-m", str(memory), *boot, "-append", f"{FAST} {more}"]
 
 
-def user_network(card: str = "virtio-net-pci", forward: str = "") -> list[str]:
-    return ["-netdev", f"user,id=net0,ipv4=on,ipv6=on{forward}", "-device", f"{card},netdev=net0,romfile="]
+def user_network(card: str = "virtio-net-pci", options: str = "") -> list[str]:
+    return ["-netdev", f"user,id=net0,ipv4=on,ipv6=on{options}", "-device", f"{card},netdev=net0,romfile="]
 
 
 def disk(path: pathlib.Path, device: str = "virtio-blk-pci", options: str = "") -> list[str]:

@@ -11,14 +11,14 @@ from collections.abc import Collection
 
 from ..cluster.kube import Kube
 from ..cluster.names import INSTALLED_IN, Object
-from ..guests import ALPINE, CIRROS, FEDORA, TOOLS, layout
+from ..guests import ALPINE, ALPINE_TOOLS, CIRROS, FEDORA, TOOLS, layout
 
 PREFIX, TAG = "registry.garboard.dev/reference", "1"
 # Which image of ours stands for which of KubeVirt's.
 IMAGES = {
     "alpine-container-disk-demo": ALPINE,
     "alpine-ext-kernel-boot-demo": ALPINE,
-    "alpine-with-test-tooling-container-disk": ALPINE,
+    "alpine-with-test-tooling-container-disk": ALPINE_TOOLS,
     "cirros-container-disk-demo": CIRROS,
     "cirros-custom-container-disk-demo": CIRROS,
     "fedora-with-test-tooling-container-disk": FEDORA,

@@ -71,7 +71,7 @@ def test_debian_applies_cloud_init_and_is_reached_by_ssh(
     arguments = [
         *kernel(debian_files, memory=1024),
         *("-smp", "2"),
-        *user_network(forward=f",hostfwd=tcp:127.0.0.1:{port}-:22"),
+        *user_network(options=f",hostfwd=tcp:127.0.0.1:{port}-:22"),
         *disk(debian_files / "disk/debian.qcow2"),
         *seed_disk,
         *agent_device(agent),

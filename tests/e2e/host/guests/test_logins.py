@@ -2,7 +2,6 @@
 functional tests ask of guests, in as much memory as they give."""
 
 import pathlib
-import re
 import subprocess
 from collections.abc import Callable
 
@@ -27,6 +26,10 @@ def seed(work: pathlib.Path, user_data: str) -> list[str]:
     return ["-drive", drive, "-device", "virtio-blk-pci,drive=seed"]
 
 
+def random_numbers() -> list[str]:
+    return ["-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random"]
+
+
 def answer(guest: PlainQemu, command: str, wanted: str, seconds: float = 30) -> None:
     """A command as the suite types it: what is wanted stands at the beginning of a line, and a prompt comes."""
     guest.type(f"{command}\n".encode())
@@ -34,8 +37,9 @@ def answer(guest: PlainQemu, command: str, wanted: str, seconds: float = 30) -> 
 
 
 def log_in(guest: PlainQemu, name: str, user: str, password: str = "") -> None:
+    """`name` is a regular expression."""
     guest.type(b"\n")
-    guest.expect(f"{re.escape(name)} login: ", 180)
+    guest.expect(f"{name} login: ", 180)
     guest.type(f"{user}\n".encode())
     if password:
         guest.expect("Password:", 60)
@@ -56,8 +60,18 @@ def test_alpine_lets_root_in_and_its_watchdog_runs_out(unpack: Unpack, note: Not
         )
         answer(guest, "echo test | nc 127.0.0.1 1501 -i 1 -w 1; echo $?", "1")
         answer(guest, "ping -c 1 -w 10 10.0.2.2 >/dev/null; echo $?", "0")
+        answer(guest, "wget -S --spider http://10.0.2.2:1 -T 5; echo $?", "1")
+        answer(guest, "[[ ! -e /sys/devices/virtual/misc/hw_random/rng_available ]] && echo non", "non")
         guest.type(b"watchdog -t 2000ms -T 4000ms /dev/watchdog && sleep 5 && killall -9 watchdog\n")
         guest.expect_end(60)
+
+
+def test_alpine_with_tools_has_a_guest_agent(unpack: Unpack) -> None:
+    files = unpack(guests.ALPINE_TOOLS)
+    with PlainQemu(["-m", "128", *disk(files / "disk/hello.img"), *random_numbers()]) as guest:
+        log_in(guest, "localhost", "root")
+        answer(guest, "grep -o garboard.test=agent /proc/cmdline", "garboard.test=agent")
+        answer(guest, "cat /sys/devices/virtual/misc/hw_random/rng_available", "virtio_rng")
 
 
 def test_cirros_runs_a_script_of_its_cloud_and_counts_its_boots(
@@ -105,3 +119,14 @@ def test_fedora_takes_keys_and_a_name_from_its_cloud(unpack: Unpack, tmp_path: p
         log_in(guest, "barque", "fedora", "fedora")
         note(f"logged in after {guest.seconds():.2f} s")
         answer(guest, "cat /home/fedora/.ssh/authorized_keys", "ssh-rsa .* test-ssh-key1")
+
+
+def test_fedora_has_the_name_and_the_domains_of_its_lease(unpack: Unpack) -> None:
+    files = unpack(guests.FEDORA)
+    network = user_network(options=",hostname=skiff,dnssearch=harbour.example")
+    with PlainQemu(["-m", "512", *disk(files / "disk/debian.qcow2"), *network]) as guest:
+        log_in(guest, "(localhost|skiff)", "fedora", "fedora")
+        answer(guest, 'until [ "$(hostname)" = skiff ]; do sleep 1; done; hostname', "skiff", 60)
+        answer(guest, "cat /etc/resolv.conf", r"search harbour\.example\r\nnameserver 10\.0\.2\.3", 60)
+        answer(guest, "ls /usr/sbin/dmidecode /usr/sbin/dhclient | wc -l", "2")
+        answer(guest, "grep -c '^NAME=.*Fedora' /etc/os-release", "1")
