@@ -24,6 +24,7 @@ mod volumes;
 
 pub use metadata::WRITTEN_IMAGE;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -32,7 +33,7 @@ use garboard_api::defaults::{GRACE_PERIOD_SECONDS, RUNTIME_USER};
 use garboard_api::fields::{self, Setting};
 use garboard_api::v1::non_empty;
 use garboard_api::validate::review;
-use garboard_api::{ClusterConfig, Fault, VirtualMachineInstance};
+use garboard_api::{ClusterConfig, Fault, Quantity, VirtualMachineInstance};
 use garboard_cluster::report::condition::UNPAUSED;
 use garboard_machine::facts::{HostFacts, HugepagePool};
 use garboard_plan::{AcceleratorChoice, PlanError, PlanOptions, Resources, Shares, plan};
@@ -246,14 +247,27 @@ fn judged_again(input: &PodInput<'_>) -> Result<Option<Fault>, serde_json::Error
     Ok(faults.find(|fault| fault.path.as_str().starts_with("spec")))
 }
 
-/// The host that a pod's resources are planned for: QEMU is that of the launcher's image, and there are whatever pages a guest may
-/// request, because which node has them is for the scheduler.
+/// The host that a pod's resources are planned for: QEMU is that of the launcher's image, and there are pages of the usual sizes.
 static HOST: LazyLock<HostFacts> = LazyLock::new(|| HostFacts {
-    hugepages: [2 << 20, 1 << 30]
-        .map(|page_bytes| HugepagePool { page_bytes, total: u64::MAX, free: u64::MAX })
-        .to_vec(),
+    hugepages: [2 << 20, 1 << 30].map(plenty_of).to_vec(),
     ..HostFacts::launcher_image()
 });
+
+const fn plenty_of(page_bytes: u64) -> HugepagePool {
+    HugepagePool { page_bytes, total: u64::MAX, free: u64::MAX }
+}
+
+/// [`HOST`], with whatever pages the guest may request: which node has them, and whether one has, is for the scheduler.
+fn host(vmi: &VirtualMachineInstance) -> Cow<'static, HostFacts> {
+    let hugepages = vmi.spec.domain.memory.as_ref().and_then(|memory| memory.hugepages.as_ref());
+    let size = hugepages.and_then(|hugepages| hugepages.page_size.as_ref()?.parse::<Quantity>().ok()?.to_bytes());
+    match size {
+        Some(page_bytes) if HOST.hugepages.iter().all(|pool| pool.page_bytes != page_bytes) => {
+            Cow::Owned(HostFacts { hugepages: vec![plenty_of(page_bytes)], ..HostFacts::clone(&HOST) })
+        }
+        Some(_) | None => Cow::Borrowed(&*HOST),
+    }
+}
 
 /// The resources that the plan decides.
 fn resources(input: &PodInput<'_>) -> Result<Resources, PodRefusal> {
@@ -263,7 +277,8 @@ fn resources(input: &PodInput<'_>) -> Result<Resources, PodRefusal> {
         memory_overcommit_percent: input.config.memory_overcommit_percent,
         overhead_permille: input.config.overhead_permille,
     };
-    Ok(plan(input.vmi, &HOST, &PlanOptions { accelerator, shares, ..PlanOptions::default() }, None)?.resources)
+    let options = PlanOptions { accelerator, shares, ..PlanOptions::default() };
+    Ok(plan(input.vmi, &host(input.vmi), &options, None)?.resources)
 }
 
 fn security() -> PodSecurityContext {

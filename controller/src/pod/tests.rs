@@ -334,6 +334,11 @@ fn huge_pages_are_asked_for_as_such() {
     for amounts in [&resources.requests, &resources.limits] {
         assert_eq!(amounts.as_ref().unwrap()["hugepages-2Mi"].0, (128 << 20).to_string());
     }
+    // The scheduler says that no node has these.
+    let odd = json!({ "domain": { "memory": { "guest": "66Mi", "hugepages": { "pageSize": "3Mi" } } } });
+    let pod = made(&json!([]), &odd);
+    let requests = container(&pod, "compute").resources.as_ref().unwrap().requests.as_ref().unwrap();
+    assert_eq!(requests["hugepages-3Mi"].0, (66 << 20).to_string());
 }
 
 #[test]
