@@ -151,7 +151,7 @@ fn a_pool_with_a_disk_without_a_volume_is_refused_by_the_webhook_of_kubevirts_na
     assert!(before.allowed && before.patch.is_none(), "{}", before.result.message);
     let response = ask_sized(validate, ("me", &pool, None), &Sizes::default());
     let place = "spec.virtualMachineTemplate.spec.template.spec.domain.devices.disks[0]";
-    assert_eq!(response.result.message, format!("{place}.Name 'testdisk' not found"));
+    assert_eq!(response.result.message, format!("{place}.Name 'testdisk' not found."));
     let warnings = response.warnings.unwrap_or_default();
     assert!(warnings.iter().any(|text| text.starts_with(&format!("{place}.name: no volume"))), "{warnings:?}");
     pool["spec"]["replicas"] = json!(-1);
