@@ -21,6 +21,8 @@ const OFFERS: [(&str, &str, &str); 3] = [
     (CPU_FEATURE, "domain.cpu.features", "CPU feature"),
     (MACHINE_TYPE, "domain.machine.type", "machine type"),
 ];
+/// Sizes of huge pages on amd64, as Kubernetes writes them: a node has no others.
+const PAGE_SIZES: [&str; 2] = ["2Mi", "1Gi"];
 
 /// The scheduler has found no node.
 pub(crate) fn unschedulable(facts: &Facts) -> Option<Finding> {
@@ -181,15 +183,18 @@ fn of_room(facts: &Facts, pod: &Pod, message: &str) -> Option<Finding> {
     Some(finding.then(format!("ask for less: {}", edit(facts))))
 }
 
-/// Pages that nodes have to reserve before a guest can have them.
+/// Pages that nodes have to reserve before a guest can have them, or that no node can have.
 fn of_hugepages(facts: &Facts, pod: &Pod, message: &str) -> Option<Finding> {
     let (_, rest) = message.split_once("Insufficient hugepages-")?;
     let size: String = rest.chars().take_while(|one| one.is_alphanumeric()).collect();
     let what = format!("hugepages-{size}");
     let cause = format!("no node that it may run on has {} {what} left", requested(pod, &what));
     let finding = Finding::wrong(DiagnosisVerdict::NoRoom, cause);
-    let finding =
-        finding.then(format!("reserve pages of {size} on a node (sysctl vm.nr_hugepages), and restart its kubelet"));
+    let finding = finding.then(if PAGE_SIZES.contains(&size.as_str()) {
+        format!("reserve pages of {size} on a node (sysctl vm.nr_hugepages), and restart its kubelet")
+    } else {
+        format!("write {} as memory.hugepages.pageSize, nodes have no others: {}", PAGE_SIZES.join(" or "), edit(facts))
+    });
     Some(finding.then(format!("or leave out memory.hugepages: {}", edit(facts))))
 }
 

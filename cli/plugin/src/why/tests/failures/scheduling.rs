@@ -38,6 +38,10 @@ fn room() -> Vec<Failure> {
             .says(&["has 128 MiB of hugepages-2Mi left"])
             .next("reserve pages of 2Mi on a node (sysctl vm.nr_hugepages), and restart its kubelet")
             .seen(requesting(both("Insufficient hugepages-2Mi"), "hugepages-2Mi", "134217728")),
+        failure("hugepages of a size that no node has", "`hugepages.pageSize: 3Mi`", verdict)
+            .says(&["has 66 MiB of hugepages-3Mi left"])
+            .next("write 2Mi or 1Gi as memory.hugepages.pageSize, nodes have no others: kubectl edit vm hello")
+            .seen(requesting(both("Insufficient hugepages-3Mi"), "hugepages-3Mi", "69206016")),
         failure("no disk space left for layers", "a container disk and an emptyDisk of 2Ti", verdict)
             .says(&["has 2097152 MiB of ephemeral-storage left"])
             .next("ask for less: kubectl edit vm hello")
