@@ -91,7 +91,7 @@ struct Console {
     viewers: Vec<Viewer>,
     writer: Option<u64>,
     session: Option<u64>,
-    /// The position behind the last byte that a session has read.
+    /// The position behind the last byte that a session has read. It never goes back: who draws the screen anew begins before it.
     read: u64,
     next_id: u64,
     keyboard: mpsc::Sender<Keys>,
@@ -161,7 +161,7 @@ impl Console {
     /// Notes how far the session has read. Before more is printed, and before the session is forgotten.
     fn note_read(&mut self) {
         if let Some(session) = self.viewers.iter().find(|viewer| Some(viewer.id) == self.session) {
-            self.read = self.printed.saturating_sub(session.feed.waiting() as u64);
+            self.read = self.read.max(self.printed.saturating_sub(session.feed.waiting() as u64));
         }
     }
 
@@ -494,7 +494,11 @@ mod tests {
         let (reply, answer) = oneshot::channel();
         let (access, session, resume) = (ConsoleAccess::TakeOver, Session::Replace, Some(Resume::New));
         console.send(Attach { access, session, resume, reply }).await.ok();
-        assert_eq!(answer.await.unwrap().unwrap().begun.position.offset, 0);
+        let anew = answer.await.unwrap().unwrap();
+        assert_eq!(anew.begun.position.offset, 0);
+        drop(anew);
+        let last = attach_as(&console, ConsoleAccess::TakeOver, Session::Replace).await.unwrap();
+        assert_eq!(last.begun.position.offset, 26, "what was read stays so, although the one before took nothing");
     }
 
     #[tokio::test(start_paused = true)]
