@@ -65,12 +65,19 @@ def test_portions_hold_so_many_and_no_more_than_an_argument() -> None:
 def test_each_outcome_is_named_with_its_reason() -> None:
     outside = verdicts.Verdict(re.compile("stops"), "libvirt", "reads its log")
     elsewhere = verdicts.Verdict(re.compile("label:sig-compute"), "cluster", "a third node")
+    played = verdicts.Verdict(re.compile("starts|stops"), "stand-in", "the operator does nothing")
+    of_stand_in = (
+        verdicts.INAPPLICABLE,
+        "tests what only stands for a part of KubeVirt: the operator does nothing",
+    )
     for result, known, expected in (
         (PASSED, [MOVES], (verdicts.PASSES, "")),
         (PASSED, [elsewhere], (verdicts.PASSES, "")),
         (FAILED, [MOVES], (verdicts.FAILS, "Timed out | after 300 s")),
         (FAILED, [outside], (verdicts.INAPPLICABLE, "tests libvirt: reads its log")),
         (FAILED, [elsewhere], (verdicts.INAPPLICABLE, "needs what the test cluster has not: a third node")),
+        (PASSED, [played], of_stand_in),
+        (FAILED, [played], of_stand_in),
         (NEVER, NOTHING, (verdicts.NEVER_RUN, "")),
         (NEVER, [MOVES], (verdicts.NEVER_RUN, "expected to fail: needs live migration")),
         (SKIPPED, NOTHING, (verdicts.SKIPS, "no <IPv6> here")),
@@ -99,6 +106,9 @@ def test_what_fails_without_a_verdict_or_has_no_result_ends_a_campaign_with_1(
     assert program.judged(Outcome([PASSED], lost=["VM sleeps"])) == 1
     assert program.judged(Outcome([Result(NEVER.text, NEVER.labels, "passed")])) == 0
     assert "a verdict says that it does not: VM moves\n" in capsys.readouterr().out
+    monkeypatch.setattr(verdicts, "load", lambda: [verdicts.Verdict(re.compile("starts"), "stand-in", "no operator")])
+    assert program.judged(Outcome([PASSED])) == 0
+    assert "a verdict says" not in capsys.readouterr().out
 
 
 def test_the_table_counts_each_group_and_lists_conformance() -> None:

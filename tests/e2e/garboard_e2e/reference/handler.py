@@ -3,6 +3,8 @@ every pod with its label, at port 8443, which settings it has. Nothing listens o
 of settings by the controllers: these are who is asked, by a pod on each node (tests/reference/handler).
 
 Where a test looks for more in it than this answer, such as a container `virt-handler` with a shell, it fails as before.
+One that ends or replaces it does so to these pods, and the node agents go on: whether it passes says nothing of them,
+and its verdict is `stand-in` (tests/reference/verdicts.tsv).
 """
 
 from ..cluster.kube import Kube

@@ -27,7 +27,7 @@ IMAGES = {
 OPERATOR = "virt-operator"
 # The gates of KubeVirt's test clusters that tests need here: those that run beside others must not switch one on.
 GATES = ["HostDisk", "PanicDevices", "Snapshot"]
-# No test starts it: they ask for its name, which nothing else gives.
+# Tests of who may ask for this name want one, which nothing else gives. There is no such image: what starts it fails.
 GUESTFS = {"garboard.dev/guestfs-image": f"{PREFIX}/libguestfs-tools:{TAG}"}
 
 
@@ -36,7 +36,8 @@ def operator() -> Object:
     labels = {"kubevirt.io": OPERATOR}
     image = f"{PREFIX}/vm-killer:{TAG}"
     container = {"name": "does-nothing", "image": image, "imagePullPolicy": "Never", "command": ["sleep", "infinity"]}
-    # KubeVirt's own stays on a node with the taint `CriticalAddonsOnly`.
+    # It is to be there also while a test has tainted its node; what that test comes to is about this pod alone, and has
+    # the verdict `stand-in`.
     pod = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
     about = {
         "kubernetes.io/description": "does nothing: KubeVirt's functional tests wait for a Deployment of this name"

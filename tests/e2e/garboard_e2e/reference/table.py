@@ -42,8 +42,8 @@ HEAD = """\
 All {all} tests of KubeVirt 1.7.0 (`kubevirt.io/kubevirt/tests`), by the group that runs them there, and what each
 came to on [the test cluster](compatibility.md#kubevirts-own-functional-tests) when it was run last, with the day.
 {never} were never run: they are listed after the table of their group. *Left out by the suite*: the test itself skips
-where the cluster lacks what it asks for; its own reason is shown. *Does not apply*: it tests libvirt, or needs what the
-test cluster has not; the reason says which.
+where the cluster lacks what it asks for; its own reason is shown. *Does not apply*: it tests libvirt, or what only
+stands for a part of KubeVirt there, or needs what the test cluster has not; the reason says which.
 
 """
 

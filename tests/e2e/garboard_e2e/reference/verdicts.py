@@ -18,9 +18,15 @@ PASSES, FAILS, SKIPS, INAPPLICABLE, NEVER_RUN = (
 )
 OUTCOMES = (PASSES, FAILS, SKIPS, INAPPLICABLE, NEVER_RUN)
 # Kinds of verdicts, and how their reasons are shown. Those of the first are about Garboard; those of the second about
-# what is tested in its place, or what the tests would need of a cluster.
+# what is tested in its place, or what the tests would need of a cluster. What tests something that stands for a part of
+# KubeVirt here says nothing of Garboard, not even where it passes.
 FAILURES = {"later": "{why}; not yet", "never": "{why}; that stays so"}
-ELSEWHERE = {"libvirt": "tests libvirt: {why}", "cluster": "needs what the test cluster has not: {why}"}
+STAND_IN = "stand-in"
+ELSEWHERE = {
+    "libvirt": "tests libvirt: {why}",
+    "cluster": "needs what the test cluster has not: {why}",
+    STAND_IN: "tests what only stands for a part of KubeVirt: {why}",
+}
 PENDING = "the suite marks it as pending and runs it nowhere"
 
 
@@ -58,11 +64,11 @@ def about(result: Result, known: Iterable[Verdict]) -> Verdict | None:
 
 def judge(result: Result, known: Iterable[Verdict]) -> tuple[str, str]:
     """What the pages say of a specification, and why."""
-    if result.state == "passed":
+    verdict = about(result, known)
+    if result.state == "passed" and not (verdict and verdict.kind == STAND_IN):
         return PASSES, ""
     if result.state in LEFT_OUT:
         return SKIPS, PENDING if result.state == "pending" else result.failure
-    verdict = about(result, known)
     if verdict and verdict.kind in ELSEWHERE:
         return INAPPLICABLE, ELSEWHERE[verdict.kind].format(why=verdict.why)
     if result.state == "":
@@ -76,5 +82,6 @@ def unexpected(found: Iterable[Result], known: list[Verdict]) -> list[str]:
 
 
 def outdated(found: Iterable[Result], known: list[Verdict]) -> list[str]:
-    """The texts of what passed although a verdict says that it fails, or does not apply."""
-    return [result.text for result in found if result.state == "passed" and about(result, known) is not None]
+    """The texts of what passed although a verdict says that it fails, or does not apply. A stand-in may well pass."""
+    verdicts = ((result.text, about(result, known)) for result in found if result.state == "passed")
+    return [text for text, verdict in verdicts if verdict and verdict.kind != STAND_IN]
