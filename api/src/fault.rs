@@ -121,7 +121,7 @@ pub enum SentText {
     Root,
     /// A path that is not absolute, or has components that it could do without.
     NotAbsolute,
-    /// What this cluster does not permit: KubeVirt's text for a disk on the host. Of most other gates it says it in other words.
+    /// What this cluster does not permit: KubeVirt's text for a disk on the host. Most of its other gates have other texts.
     GateOff {
         /// The feature gate that would.
         gate: Gate,
