@@ -199,16 +199,18 @@ is_held() {
 
 is_unused() { [ -n "$(find "$1" -maxdepth 0 -mmin "+$minutes_kept")" ]; }
 
+# remove_whole DIRECTORY: what cannot be removed, as another user's, keeps nobody from making something else.
+remove_whole() {
+    rm -rf --one-file-system "$1" 2>/dev/null || warn "$1 could not be removed whole: remove it as the user whose files are left"
+}
+
 # remove_entry ENTRY: unless it is used. Renamed first: under its name nobody ever finds a part of it.
 remove_entry() {
     local held gone
-    if ! is_unused "$1" || is_held "$1" || ! exec {held}<"$1"; then return; fi
+    if ! is_unused "$1" || is_held "$1" || ! exec {held}<"$1"; then return 0; fi
     gone=$(mktemp -u "$1.XXXXXX")
     # Who uses it keeps it locked (is_there, and `hold` of tests/e2e/garboard_e2e/places.py).
-    if flock --nonblock "$held" && is_unused "$1"; then
-        mv -T "$1" "$gone"
-        rm -rf --one-file-system "$gone"
-    fi
+    if flock --nonblock "$held" && is_unused "$1" && mv -T "$1" "$gone"; then remove_whole "$gone"; fi
     exec {held}<&-
 }
 
@@ -218,8 +220,11 @@ remove_older() {
     local directory entry own
     directory=$(dirname "$cache/$1") own=".*/${1##*/}-[0-9a-f]{12,16}"
     [ -d "$directory" ] || return 0
-    find "$directory" -maxdepth 1 -type d -regextype posix-extended -regex "$own\.[[:alnum:]]{6}" -exec rm -rf --one-file-system {} +
-    find "$directory" -maxdepth 1 -type d -regextype posix-extended -regex "$own" -printf '%T@ %p\n' | sort -rn |
+    # A run that was killed may have left a mount in there, too.
+    find -H "$directory" -maxdepth 1 -type d -regextype posix-extended -regex "$own\.[[:alnum:]]{6}" | while read -r entry; do
+        is_held "$entry" || remove_whole "$entry"
+    done
+    find -H "$directory" -maxdepth 1 -type d -regextype posix-extended -regex "$own" -printf '%T@ %p\n' | sort -rn |
         tail -n "+$entries_kept" | cut -d' ' -f2- | while read -r entry; do
         [ "$cache/$1" -ef "$entry" ] || remove_entry "$entry"
     done

@@ -5,6 +5,7 @@ import fcntl
 import os
 import pathlib
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -26,6 +27,10 @@ def hold(path: pathlib.Path) -> pathlib.Path:
         # Never closed: the lock ends with the process.
         fcntl.flock(os.open(entry, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_SH)
     return path
+
+
+# The libraries of the tests themselves are one: some are read long after the beginning.
+hold(pathlib.Path(sys.prefix))
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ class Version:
     def images(self) -> Images:
         """They are built where they are not there."""
         command = (self.source / "deploy/images/build", "--dev")
-        return Images(pathlib.Path(printed(command, environment(self.programs, self.name))))
+        return Images(hold(pathlib.Path(printed(command, environment(self.programs, self.name)))))
 
     @functools.cached_property
     def manifest(self) -> str:

@@ -134,7 +134,48 @@ def test_what_a_killed_run_has_left_goes_and_what_fails_leaves_nothing(cache: pa
     assert not half.exists() and numbers(cache) == []
 
 
+def test_what_a_killed_run_has_left_stays_while_a_process_is_in_there(cache: pathlib.Path) -> None:
+    """As what it has mounted there: nothing of that is removed."""
+    half = cache / f"{NAME}-{key(7)}.aB3dEf"
+    half.mkdir()
+    with subprocess.Popen(["sleep", "1000"], cwd=half) as stays:
+        try:
+            cached(cache, 9)
+            assert half.exists()
+        finally:
+            stays.kill()
+    cached(cache, 10)
+    assert not half.exists()
+
+
+def test_what_cannot_be_removed_keeps_nothing_from_being_made(cache: pathlib.Path) -> None:
+    """As files of another user. It goes later, when it can be removed."""
+    for number in range(1, 6):
+        entry(cache, number, hours=100 - number)
+    text = f'. "$0"; rm() {{ return 1; }}; build() {{ touch "$1/built"; }}; cached {NAME} {key(9)} build'
+    made = run(cache, "bash", "-c", text, SCRIPTS / "lib.sh").strip()
+    assert (pathlib.Path(made) / "built").exists() and numbers(cache) == [4, 5, 9]
+    left = list((cache / "oci").glob("thing-*.??????"))
+    assert len(left) == 3
+    cached(cache, 10)
+    assert not any(each.exists() for each in left)
+
+
+@pytest.mark.parametrize("name", ["../stranger", "/tmp/stranger", "oci/../oci/thing", "-x", "a/b/c", ""])
+def test_what_is_no_name_in_the_cache_is_refused(cache: pathlib.Path, name: str) -> None:
+    environment = os.environ | {"GARBOARD_CACHE": str(cache)}
+    done = subprocess.run(
+        [SCRIPTS / "clear-cache", name], env=environment, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert done.returncode == 1 and "is no name in the cache: write one" in done.stderr, done.stderr
+
+
 def test_all_names_are_cleared_and_what_goes_is_printed(cache: pathlib.Path) -> None:
+    """What has no lock there is not ours: GARBOARD_CACHE may name a directory with much else in it."""
+    (cache / f"{NAME}.lock").touch()
+    (cache / "upgrade").mkdir()
+    (cache / "upgrade/lock").touch()
+    strangers = [entry(cache, number, hours=1000, name="oci/stranger") for number in range(1, 5)]
     for number in range(1, 5):
         entry(cache, number, hours=100 - number)
         (cache / f"upgrade/target-{number:012x}").mkdir(parents=True)
@@ -144,6 +185,18 @@ def test_all_names_are_cleared_and_what_goes_is_printed(cache: pathlib.Path) -> 
     gone += [cache / f"upgrade/target-{number:012x}" for number in (1, 2)]
     assert run(cache, SCRIPTS / "clear-cache").splitlines() == [str(each) for each in gone]
     assert not any(each.exists() for each in gone) and (cache / "target/debug/deps").exists()
+    assert all(each.exists() for each in strangers)
+
+
+def test_a_cache_may_be_a_link_to_a_directory_elsewhere(tmp_path: pathlib.Path) -> None:
+    elsewhere, linked = tmp_path / "elsewhere", tmp_path / "cache"
+    (elsewhere / "oci").mkdir(parents=True)
+    linked.symlink_to(elsewhere)
+    for number in range(1, 5):
+        entry(linked, number, hours=100 - number, name="thing")
+    (linked / "thing.lock").touch()
+    run(linked, SCRIPTS / "clear-cache")
+    assert sorted(each.name for each in elsewhere.glob("thing-*")) == [f"thing-{key(3)}", f"thing-{key(4)}"]
 
 
 LENT = [

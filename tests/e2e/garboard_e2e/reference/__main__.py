@@ -7,6 +7,7 @@ import sys
 from ..cluster.build import Build
 from ..cluster.shared import Shared
 from ..outcome import Failure
+from ..places import hold
 from . import results, verdicts
 from .campaign import Campaign, Outcome, prepared, summary
 from .portions import in_order
@@ -60,7 +61,7 @@ def chosen_texts(chosen: argparse.Namespace, suite: Suite) -> list[str]:
 
 def main() -> int:
     chosen = arguments()
-    suite = Suite(chosen.suite / "suite", chosen.directory.resolve(), chosen.processes)
+    suite = Suite(hold(chosen.suite) / "suite", chosen.directory.resolve(), chosen.processes)
     try:
         if chosen.list_all:
             keep_list(suite)
