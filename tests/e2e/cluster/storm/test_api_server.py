@@ -81,6 +81,8 @@ def test_machines_come_and_go_while_etcd_is_slow(kube: Kube, storm: Storm) -> No
                 try:
                     kube.apply(machine(name))
                     kube.runs(name)
+                    # Its end is to be one in order, and a guest that has not booted is killed.
+                    kube.has_shell(name)
                     kube.remove(name)
                 finally:
                     pulses.terminate()
