@@ -129,12 +129,13 @@ def message_of(fault: dict[str, Any]) -> str:
 
 
 def difference(answer: Answer, messages: list[str]) -> str | None:
-    """What an answer of the API server has, and should not, beside the messages of the command."""
+    """What an answer of the API server has, and should not, beside the messages of the command. Where a client of
+    KubeVirt compares a text, the refusal has that, and a warning ours."""
     wanted = messages[:MOST_CAUSES]
     if answer.is_granted:
         return f"the API server takes it, the command does not: {wanted}" if wanted else None
     message = answer.message.strip()
     if not wanted:
         return f"the command takes it, the API server does not: {message}"
-    missing = [each for each in wanted if each not in message]
-    return f"missing: {missing}; but: {message[:600]}" if missing else None
+    missing = [each for each in wanted if not answer.shows(each)]
+    return f"missing: {missing}; but: {message[:600]}, and {answer.warnings}" if missing else None
