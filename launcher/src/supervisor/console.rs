@@ -6,8 +6,8 @@
 //! the session of the subresource API ([`super::session`]): the next session disconnects it. A session begins with what no session
 //! has read yet: programs made for KubeVirt, which shows nothing of before, take an old prompt for a new one. A session that reads
 //! slowly does hold the guest back, as in KubeVirt, unless it takes nothing for a while. Who comes again and names the place where
-//! it was ([`garboard_protocol::position`]) gets what follows it: what the ring has not any more from the log of the serial port
-//! ([`super::serial_log`]), as far as nothing is missing there.
+//! it was ([`garboard_protocol::position`]) gets what follows it: what the ring has not any more from files of the supervisor's own
+//! ([`super::history`]).
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -20,12 +20,13 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backlog::{Feed, Hold, Output, Room, backlog};
-use super::serial_log::{Printed, SerialLog};
+use super::history::History;
+use super::serial_log::SerialLog;
 use super::session::{CONSOLE_REPLACED, Reason};
 
 /// Bytes that are kept in memory, for those who come again.
 const RING_BYTES: usize = 128 * 1024;
-/// Who comes again gets of what only the log has so much that no more than this waits for all viewers together, bytes: it waits in memory, too.
+/// Who comes again gets of what only the files have so much that no more than this waits for all viewers together, bytes: it waits in memory, too.
 const MOST_WAITING: usize = 2 * 1024 * 1024;
 /// The most bytes of scroll-back of anyone else.
 const SCROLLBACK_BYTES: u64 = 32 * 1024;
@@ -96,12 +97,13 @@ struct Console {
     next_id: u64,
     keyboard: mpsc::Sender<Keys>,
     log: SerialLog,
+    /// What the ring has and had.
+    history: History,
 }
 
 /// Serves viewers until QEMU closes the serial port. `log` is the file QEMU appends to.
 pub(crate) async fn serve(serial: UnixStream, log: PathBuf, mut attaching: mpsc::Receiver<Attach>) {
     let (keyboard, mut keys) = mpsc::channel(KEYBOARD_BACKLOG);
-    let log = SerialLog::new(log);
     let mut console = Console::new(log, keyboard);
     let (mut from_guest, mut to_guest): (OwnedReadHalf, OwnedWriteHalf) = serial.into_split();
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -142,8 +144,12 @@ async fn room(hold: Option<&Hold>) -> Room {
 }
 
 impl Console {
-    fn new(log: SerialLog, keyboard: mpsc::Sender<Keys>) -> Self {
-        let ring: VecDeque<u8> = log.tail(RING_BYTES).into();
+    fn new(log: PathBuf, keyboard: mpsc::Sender<Keys>) -> Self {
+        let mut history = History::new(log.with_extension("history"));
+        let log = SerialLog::new(log);
+        let tail = log.tail(RING_BYTES);
+        history.append(&tail);
+        let ring: VecDeque<u8> = tail.into();
         Self {
             epoch: uuid::Uuid::new_v4().simple().to_string(),
             printed: ring.len() as u64,
@@ -155,6 +161,7 @@ impl Console {
             next_id: 1,
             keyboard,
             log,
+            history,
         }
     }
 
@@ -178,9 +185,8 @@ impl Console {
             }
             keeps_up && !viewer.feed.is_left()
         });
-        if self.log.note_appended(bytes.len()) {
-            self.log.look(Printed { end: self.printed, last: self.ring.make_contiguous() });
-        }
+        self.log.note_appended(bytes.len());
+        self.history.append(bytes);
     }
 
     /// A viewer will not type any more.
@@ -229,7 +235,7 @@ impl Console {
     }
 
     /// With what a viewer begins: where, and the bytes from there on.
-    fn begin(&mut self, resume: Option<&Resume>, session: Session) -> (Begun, Vec<u8>) {
+    fn begin(&self, resume: Option<&Resume>, session: Session) -> (Begun, Vec<u8>) {
         let oldest = self.printed - self.ring.len() as u64;
         let scrollback_begins = oldest.max(self.printed.saturating_sub(SCROLLBACK_BYTES));
         let mut scrollback = Vec::new();
@@ -250,13 +256,13 @@ impl Console {
         (Begun { position, resumed, missed }, scrollback)
     }
 
-    /// What was printed from `from` on until the ring begins, as far back as the log has it whole and there is room for it.
-    fn older(&mut self, from: u64) -> Vec<u8> {
+    /// What was printed from `from` on until the ring begins, as far back as the files have it and there is room for it.
+    fn older(&self, from: u64) -> Vec<u8> {
         let waiting: usize = self.viewers.iter().map(|viewer| viewer.feed.waiting()).sum();
         let room = MOST_WAITING.saturating_sub(waiting);
         let oldest = self.printed - self.ring.len() as u64;
         let from = from.max(oldest.saturating_sub(room as u64));
-        self.log.older(from, Printed { end: self.printed, last: self.ring.make_contiguous() })
+        self.history.read(from, oldest)
     }
 
     /// The session, if it holds the guest back.
@@ -370,6 +376,8 @@ mod tests {
             while self.printed.len() < begun + bytes {
                 let line = format!("line {:08} of a guest that prints a lot{}\n", self.printed.len(), "-".repeat(1000));
                 self.guest.write_all(line.as_bytes()).await.unwrap();
+                // As QEMU does while its socket is full.
+                self.log.write_all(&line.as_bytes()[..1]).unwrap();
                 self.log.write_all(line.as_bytes()).unwrap();
                 self.printed.extend(line.as_bytes());
                 while read < self.printed.len() - begun {
@@ -380,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_ring_has_not_any_more_comes_from_the_log_also_over_a_cut() {
+    async fn what_the_ring_has_not_any_more_comes_from_the_files_also_where_qemu_writes_a_byte_twice() {
         let (guest, console, directory) = start();
         let log = std::fs::OpenOptions::new().create(true).append(true).open(directory.path().join("serial0.log"));
         let beside = attach(&console, ConsoleAccess::View).await.unwrap();

@@ -15,6 +15,7 @@ mod guest_agent;
 mod guest_events;
 mod guest_probe;
 mod guest_report;
+mod history;
 mod init_link;
 mod links;
 mod live;

@@ -86,7 +86,7 @@ def has_all_its_disks(guest: Guest) -> None:
 def has_the_size_of_its_instancetype(guest: Guest) -> None:
     has_address(guest)
     guest.shell("nproc", "2\n")
-    guest.shell("ls /dev/vda", "/dev/vda")
+    guest.shell("settle; ls /dev/vda", "/dev/vda")
 
 
 def ran_cloud_init(guest: Guest) -> None:
