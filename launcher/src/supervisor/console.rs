@@ -335,7 +335,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_comes_again_gets_what_follows_and_how_much_is_not_known_any_more() {
-        let (mut guest, console, _directory) = start();
+        let (mut guest, console, directory) = start();
         let mut beside = attach(&console, ConsoleAccess::View).await.unwrap();
         let epoch = beside.begun.position.epoch.clone();
         let at = |offset| Position { epoch: epoch.clone(), offset };
@@ -356,6 +356,9 @@ mod tests {
         while read < 12 + RING_BYTES {
             read += beside.output.recv().await.unwrap().len();
         }
+        let (resumed, bytes) = come_again(&console, &at(5)).await;
+        assert_eq!((resumed, bytes.len()), (begun(5, true, 0), RING_BYTES + 7), "from a file");
+        std::fs::remove_file(directory.path().join("serial0.history")).unwrap();
         let (resumed, bytes) = come_again(&console, &at(5)).await;
         assert_eq!((resumed, bytes.len()), (begun(12, true, 7), RING_BYTES));
         let new = attach(&console, ConsoleAccess::View).await.unwrap();

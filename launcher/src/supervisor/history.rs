@@ -57,21 +57,27 @@ impl History {
 
     /// What was printed from `from` on until `to`, as far back as it is kept.
     pub(super) fn read(&self, from: u64, to: u64) -> Vec<u8> {
-        let newer_from = self.end - self.length;
-        let oldest = newer_from - self.before;
-        let from = from.max(oldest);
-        let Some(count) = to.checked_sub(from).filter(|count| *count > 0) else { return Vec::new() };
-        let mut bytes = Vec::new();
-        let both = || -> io::Result<()> {
-            if from < newer_from {
-                part(&self.older(), from - oldest, count.min(newer_from - from), &mut bytes)?;
-            }
-            let begin = from.max(newer_from);
-            part(&self.path, begin - newer_from, to.saturating_sub(begin), &mut bytes)
-        };
-        let is_read = both();
+        let from = from.max(self.end - self.length - self.before);
+        if from >= to {
+            return Vec::new();
+        }
         // Fewer: a file was shortened by another process.
-        if is_read.is_ok() && bytes.len() as u64 == count { bytes } else { Vec::new() }
+        self.parts(from, to).ok().filter(|bytes| bytes.len() as u64 == to - from).unwrap_or_default()
+    }
+
+    /// From both files.
+    fn parts(&self, from: u64, to: u64) -> io::Result<Vec<u8>> {
+        let newer_from = self.end - self.length;
+        let mut bytes = Vec::new();
+        if from < newer_from {
+            let begin = from - (newer_from - self.before);
+            part(&self.older(), begin, to.min(newer_from) - from, &mut bytes)?;
+        }
+        if to > newer_from {
+            let from = from.max(newer_from);
+            part(&self.path, from - newer_from, to - from, &mut bytes)?;
+        }
+        Ok(bytes)
     }
 
     fn older(&self) -> PathBuf {
@@ -96,9 +102,6 @@ impl History {
 
 /// Adds so many bytes of a file from a place on; fewer where it ends.
 fn part(path: &Path, from: u64, count: u64, bytes: &mut Vec<u8>) -> io::Result<()> {
-    if count == 0 {
-        return Ok(());
-    }
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(from))?;
     file.take(count).read_to_end(bytes).map(drop)
