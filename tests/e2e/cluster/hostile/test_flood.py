@@ -21,6 +21,8 @@ def now() -> str:
 def test_an_honest_machine_starts_in_a_flood_and_the_agent_stays_small(
     agent: NodeAgent, attackers: Attackers, machines: Machines, honest: str, note: Callable[[str], None]
 ) -> None:
+    # Threads for what blocks end after ten seconds without work: those of the test before.
+    attackers.kube.ask_until("few threads", lambda: agent.measured().threads < MOST.threads // 4)
     meeting, before = attackers.meet(), agent.measured()
     began, since = time.monotonic(), now()
     floods = {pod: attackers.begin(pod, "flood", f"{MEETING}/stop") for pod in ("liar", "stranger")}
