@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 /// The IPv4 address that a text is: with leading zeros, which mean nothing (`010.0.0.1` is `10.0.0.1`), or inside an IPv6 address
 /// (`::ffff:10.0.0.1`). Kubernetes takes zeros in fields that it had before Go refused them, and KubeVirt's functional tests 1778 to 1780
-/// ask for them; KubeVirt 1.7 itself reads `ntpServers` and `nameservers` by Go's `net.ParseIP`.
+/// ask for them; KubeVirt 1.7 itself reads servers of NTP and of names by Go's `net.ParseIP`.
 pub fn ipv4(text: &str) -> Option<Ipv4Addr> {
     let parts: Vec<&str> = text.split('.').map(without_leading_zeros).collect();
     match parts.join(".").parse() {
