@@ -27,8 +27,6 @@ use crate::replica_set::decide::{BURST, Claim, Victim};
 
 /// How soon is looked again at a number whose volumes of before are still being removed.
 const SOON: Duration = Duration::from_secs(1);
-/// Why a machine goes that is made again.
-const DOES_NOT_START: &str = "it does not start";
 
 /// What pools were made of, by the names of their records.
 pub type Records = BTreeMap<String, VirtualMachinePoolSpec>;
@@ -163,13 +161,6 @@ pub fn decide(world: &World) -> Decision {
     decision
 }
 
-/// Whether a machine goes because it does not start.
-#[must_use]
-pub fn heals(world: &World) -> bool {
-    let is_healed = |step: &Step| matches!(step, Step::Delete { why: DOES_NOT_START, .. });
-    world.pool.spec.autohealing.is_some() && decide(world).delete.iter().any(is_healed)
-}
-
 /// Whether machines are neither created nor deleted nor changed.
 #[must_use]
 pub fn is_paused(pool: &VirtualMachinePool) -> bool {
@@ -234,7 +225,7 @@ fn remove<'a>(world: &World, staying: Vec<&'a Member>, decision: &mut Decision) 
         health == Health::Failing
     });
     // What is wrong with it may be on its volumes: they go in any case.
-    let healed = failing.into_iter().map(|member| deletion(member, None, DOES_NOT_START));
+    let healed = failing.into_iter().map(|member| deletion(member, None, "it does not start"));
     decision.delete.extend(healed);
     let excess = excess(world, &well);
     let gone: BTreeSet<&str> = excess.iter().map(|each| each.uid.as_str()).collect();

@@ -26,14 +26,12 @@ use crate::reconciler::{Pause, Reconcile};
 use crate::reconcilers::Leader;
 use crate::stores::{Cached, Pools};
 use crate::unreadable;
-use decide::{Decision, World, decide, heals};
+use decide::{Decision, World, decide};
 
 /// A pool with more machines than this is many, …
 const MANY: usize = 100;
 /// … and events of this time are looked at together: each look reads a part of every machine in the store.
 const GATHERING: Duration = Duration::from_millis(250);
-/// A machine that does not start stays for this long as it is: who looks every second sees why it goes.
-const SHOWN: Duration = Duration::from_secs(2);
 
 /// Reconciles VirtualMachinePools.
 pub struct Reconciler(pub Arc<Leader>);
@@ -60,11 +58,7 @@ impl Reconcile for Reconciler {
         if leader.machines.controlled_by(uid).len() > MANY {
             tokio::time::sleep(GATHERING).await;
         }
-        let mut world = observe::observe(leader, pool).await?;
-        if heals(&world) {
-            tokio::time::sleep(SHOWN).await;
-            world = observe::observe(leader, world.pool).await?;
-        }
+        let world = observe::observe(leader, pool).await?;
         // Gone; the watch reports it soon.
         let Some((world, decision)) = decide_afresh(leader, world).await? else { return Ok(None) };
         apply::apply(leader, &world, &decision).await?;

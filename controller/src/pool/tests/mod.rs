@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::decide::{Decision, Records, Step, World, decide, free_numbers, heals, missing};
+use super::decide::{Decision, Records, Step, World, decide, free_numbers, missing};
 use super::member::{Instance, Member, State};
 use super::{status, update};
 use crate::events::EventReason;
@@ -193,10 +193,8 @@ fn one_that_does_not_start_goes_with_its_volumes() {
     assert_eq!(deleted(&decision), [("p-0", "it does not start")]);
     assert_eq!(decision.recheck.map(|pause| pause.as_secs()), Some(180));
     assert_eq!(created(&decision), [] as [u32; 0], "its number comes when it is gone");
-    assert!(heals(&world(healing.clone(), two.clone())), "it is left for a moment");
     let mut careless = world(pool(2, json!({})), two.clone());
     assert_eq!((deleted(&decide(&careless)).len(), decide(&careless).recheck), (0, None));
-    assert!(!heals(&careless));
     // One of three is too many: the one that fails is it.
     careless.pool = pool(2, json!({"autohealing": {}}));
     careless.members.push(member(&careless.pool, 2, 1));
@@ -220,8 +218,7 @@ fn a_deletion_names_the_version_that_it_was_decided_on_and_waits_for_the_newest(
     let fewer = pool(0, json!({}));
     let mut excess = members(&fewer, 1);
     excess[0].state.is_stale = true;
-    let fewer = world(fewer, excess);
-    assert_eq!((deleted(&decide(&fewer)), heals(&fewer)), (vec![("p-0", "too many")], false));
+    assert_eq!(deleted(&decide(&world(fewer, excess))), [("p-0", "too many")]);
 }
 
 #[test]
