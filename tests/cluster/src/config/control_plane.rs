@@ -86,8 +86,6 @@ pub fn controller_manager(layout: &Layout) -> Vec<String> {
         ("cluster-signing-cert-file", text(&layout.certificate(AUTHORITY))),
         ("cluster-signing-key-file", text(&layout.key(AUTHORITY))),
         ("node-monitor-grace-period", format!("{NODE_GRACE_S}s")),
-        // Kubernetes looks at an autoscaler every 15 s.
-        ("horizontal-pod-autoscaler-sync-period", "2s".to_owned()),
         // With the usual 20 requests a second it takes four seconds to begin.
         ("kube-api-qps", "100".to_owned()),
         ("kube-api-burst", "200".to_owned()),
