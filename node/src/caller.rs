@@ -39,7 +39,7 @@ const CGROUPS_MAX: u64 = 64 * 1024;
 /// Why the caller is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum CallerError {
-    /// The kernel gives no answer, or the process is gone.
+    /// The kernel gives no answer.
     #[error("could not {doing} the caller")]
     Unknown {
         /// What was being done.
@@ -123,13 +123,13 @@ impl Processes {
             Err(Errno::ESRCH | Errno::EINVAL) => return Err(CallerError::Gone),
             Err(errno) => return Err(unknown("get a handle of")(errno.into())),
         };
-        let directory = std::fs::File::open(self.root.join(pid.to_string())).map_err(unknown("look up"))?.into();
+        let directory = std::fs::File::open(self.root.join(pid.to_string())).map_err(failed("look up"))?.into();
         if let Some(handle) = handle
             && has_ended(&handle).map_err(unknown("look at"))?
         {
             return Err(CallerError::Gone);
         }
-        let cgroups = read(&directory, "cgroup").map_err(unknown("read the control groups of"))?;
+        let cgroups = read(&directory, "cgroup").map_err(failed("read the control groups of"))?;
         Ok(Caller { pid, uid: credentials.uid(), pod: self.kubelet.pod_of(&cgroups)?, directory })
     }
 }
@@ -138,10 +138,10 @@ impl Caller {
     /// Whether the caller is in that network namespace.
     ///
     /// # Errors
-    /// [`CallerError::Unknown`] if the caller has ended, [`CallerError::Network`] if the namespace cannot be entered.
+    /// [`CallerError::Gone`] if the caller has ended, [`CallerError::Network`] if the namespace cannot be entered.
     pub fn is_in(&self, namespace: &NetNs) -> Result<bool, CallerError> {
         let theirs = fstatat(&self.directory, OF_ITS_NETWORK, nix::fcntl::AtFlags::empty());
-        let theirs = theirs.map_err(|errno| unknown("look at the network of")(errno.into()))?;
+        let theirs = theirs.map_err(|errno| failed("look at the network of")(errno.into()))?;
         let given = namespace.run(|| stat(&Path::new("/proc/thread-self").join(OF_ITS_NETWORK)))?;
         let given = given.map_err(|errno| unknown("look at the network handed over by")(errno.into()))?;
         Ok(identity(&theirs) == identity(&given))
@@ -164,6 +164,14 @@ fn read(directory: &OwnedFd, name: &str) -> io::Result<String> {
     let mut text = String::new();
     std::fs::File::from(opened).take(CGROUPS_MAX).read_to_string(&mut text)?;
     Ok(text)
+}
+
+/// Why a file of the caller in `/proc` could not be read. Of a process that has ended, none is there (proc(5)).
+fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> CallerError {
+    move |source| match source.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ENOENT | Errno::ESRCH) => CallerError::Gone,
+        _ => unknown(doing)(source),
+    }
 }
 
 fn unknown(doing: &'static str) -> impl FnOnce(io::Error) -> CallerError {
@@ -240,6 +248,6 @@ mod tests {
         child.wait().unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let error = Processes::below("/proc".as_ref()).unwrap().identify(&stream).unwrap_err();
-        assert!(matches!(error, CallerError::Gone | CallerError::Unknown { .. }), "{error:?}");
+        assert!(matches!(error, CallerError::Gone), "{error:?}");
     }
 }

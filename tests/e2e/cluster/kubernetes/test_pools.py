@@ -217,6 +217,8 @@ def with_disk(name: str, strategy: str, disk: str) -> Object:
     return {"metadata": {"labels": {"app": name}}, "spec": spec}
 
 
+# Whose DataVolume it is, is a unit test too (controller/src/vm/tests/owners.rs).
+@pytest.mark.long
 def test_pools_whose_templates_name_the_same_disk_do_not_share_it(
     kube: Kube, make: Make, held: contextlib.ExitStack
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .kube import Kube
 from .late_watches import ADDRESS
-from .names import AGENT, CONTROLLER, INSTALLED_IN
+from .names import AGENT, CONTROLLER, INSTALLED_IN, Object
 
 PATH = "/v1/traces"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -109,7 +109,12 @@ def collected(kube: Kube) -> Iterator[Collector]:
             kube.kubectl("set", "env", sender, variable, namespace=INSTALLED_IN)
         for sender in SENDERS:
             kube.kubectl("rollout", "status", sender, "--timeout=300s", namespace=INSTALLED_IN)
+        # A controller that ends still answers for some seconds, on connections that the API server keeps.
+        kube.ask_until("no controller that ends", lambda: not any(map(ends, kube.controllers())))
         kube.ask_until("nodes that take machines", kube.offers_devices)
+
+    def ends(pod: Object) -> bool:
+        return "deletionTimestamp" in pod["metadata"]
 
     with Collector() as collector:
         settle(f"{ENDPOINT}={collector.endpoint}")
