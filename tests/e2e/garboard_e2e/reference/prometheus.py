@@ -142,10 +142,11 @@ class Prometheus:
         self.kube = kube
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="gbprom-", dir=PLACE))
         self.place.chmod(0o755)
-        # Our rules as they were applied, what monitors name, and what Prometheus has loaded.
+        # Our rules as they were applied, what monitors name, what Prometheus has loaded, and its targets' errors.
         self.rules: Object = {}
         self.entries: dict[scrapes.Entry, str] = {}
         self.loaded: dict[str, str] = {}
+        self.seen: list[tuple[str, str]] = []
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self.serve, daemon=True)
 
@@ -169,7 +170,10 @@ class Prometheus:
         self.kube.apply(namespace, *rights(), service(), deployment(self.place), namespace=None)
         ready = ["rollout", "status", f"deployment/{NAME}", f"--timeout={PATIENCE:.0f}s"]
         self.kube.kubectl(*ready, namespace=NAMESPACE)
-        self.kube.ask_until("a Prometheus whose targets are all up", self.scrapes_all)
+        try:
+            self.kube.ask_until("a Prometheus whose targets are all up", self.scrapes_all)
+        except Failure as failure:
+            raise Failure(f"{failure}; {self.seen}") from failure
         self.thread.start()
 
     def __exit__(self, *_: object) -> None:
@@ -270,8 +274,9 @@ class Prometheus:
 
     def scrapes_all(self) -> bool:
         """Whether each job has targets, and each of them answers."""
-        with contextlib.suppress(OSError, http.client.HTTPException, json.JSONDecodeError):
+        with contextlib.suppress(Failure, OSError, http.client.HTTPException, json.JSONDecodeError):
             targets = json.loads(self.ask("GET", "/api/v1/targets").text)["data"]["activeTargets"]
+            self.seen = [(target["scrapeUrl"], target["lastError"]) for target in targets]
             answering = all(target["health"] == "up" for target in targets)
             return answering and {target["labels"]["job"] for target in targets} == JOBS
         return False
