@@ -19,6 +19,7 @@ from garboard_e2e.monitoring.rules import (
     written,
 )
 from garboard_e2e.places import REPOSITORY
+from garboard_e2e.reference import scrapes
 
 VM = 'namespace="ns",name="vm"'
 
@@ -97,6 +98,19 @@ def test_promtool_takes_every_rule_and_every_query_of_a_dashboard(tmp_path: path
     rules = [{"record": f"query:{number}", "expr": line} for number, line in enumerate(lines)]
     assert len(rules) > 30
     judged("check", "rules", written(tmp_path / "queries.yml", {"groups": [{"name": "queries", "rules": rules}]}))
+
+
+def test_promtool_takes_what_kubevirts_tests_of_monitoring_are_run_with(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DIRECTORY", "ACCOUNT"):
+        monkeypatch.setattr(scrapes, name, str(tmp_path))
+    monitors = [of_kind("ServiceMonitor"), of_kind("PodMonitor")]
+    named = dict.fromkeys(scrapes.entries(monitors), "of an entry")
+    made = scrapes.files([*monitors, of_kind("PrometheusRule")], named)
+    for name, text in (made | {"token": "", "ca.crt": ""}).items():
+        (tmp_path / name).write_text(text)
+    judged("check", "config", tmp_path / scrapes.CONFIGURATION)
 
 
 # What is scraped, and whether the alert fires after its time: one case that fires and one that does not, of each.

@@ -19,6 +19,8 @@ TOOLS = "registry.garboard.dev/reference-tools:1"
 NAMES = "registry.garboard.dev/reference-dns:1"
 # No guest: what stands for virt-handler there.
 HANDLER = "registry.garboard.dev/reference-handler:1"
+# No guest: the Prometheus that their tests of monitoring ask.
+PROMETHEUS = "registry.garboard.dev/reference-prometheus:1"
 DEBIAN, BOOTSECTOR = "registry.garboard.dev/debian:12", "registry.garboard.dev/bootsector:1"
 # The script, and its arguments, that makes the image of a reference.
 RECIPES = {
@@ -31,6 +33,7 @@ RECIPES = {
     TOOLS: ["reference-tools"],
     NAMES: ["reference-dns"],
     HANDLER: ["reference-handler"],
+    PROMETHEUS: ["reference-prometheus"],
     DEBIAN: ["guest-debian"],
     BOOTSECTOR: ["guest-bootsector"],
 }

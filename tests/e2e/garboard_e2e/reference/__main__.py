@@ -11,6 +11,8 @@ from ..places import hold
 from . import results, verdicts
 from .campaign import Campaign, Outcome, prepared, summary
 from .portions import in_order
+from .prometheus import LABEL as OF_MONITORING
+from .results import Result
 from .suite import Suite
 
 DEFAULT_LABEL = "conformance"
@@ -49,14 +51,14 @@ def keep_list(suite: Suite) -> None:
     show(f"{len(lines)} specifications")
 
 
-def chosen_texts(chosen: argparse.Namespace, suite: Suite) -> list[str]:
+def chosen_results(chosen: argparse.Namespace, suite: Suite) -> list[Result]:
     """What is to be run, in this order. Pending ones cannot be."""
     every = map(results.listed, suite.selected(chosen.label, chosen.focus))
-    listed = [result for result in every if result.state == ""]
+    listed = {result.text: result for result in every if result.state == ""}
     if chosen.without_known:
         known = verdicts.load()
-        listed = [result for result in listed if verdicts.about(result, known) is None]
-    return in_order([result.text for result in listed], results.load(), chosen.failures_first, chosen.new)
+        listed = {text: result for text, result in listed.items() if verdicts.about(result, known) is None}
+    return [listed[text] for text in in_order(list(listed), results.load(), chosen.failures_first, chosen.new)]
 
 
 def main() -> int:
@@ -66,22 +68,23 @@ def main() -> int:
         if chosen.list_all:
             keep_list(suite)
             return 0
-        texts = chosen_texts(chosen, suite)
-        if chosen.list or not texts:
-            show("\n".join([*texts, f"{len(texts)} specifications"]))
+        listed = chosen_results(chosen, suite)
+        if chosen.list or not listed:
+            show("\n".join([*(result.text for result in listed), f"{len(listed)} specifications"]))
             return 0
-        return run(chosen, suite, texts)
+        return run(chosen, suite, listed)
     except Failure as failure:
         show(str(failure))
         return 2
 
 
-def run(chosen: argparse.Namespace, suite: Suite, texts: list[str]) -> int:
+def run(chosen: argparse.Namespace, suite: Suite, listed: list[Result]) -> int:
     shared = Shared(Build.made(chosen.programs / "cluster"), NAME, show)
     campaign = Campaign(suite, chosen.portion, chosen.minutes * 60, chosen.collect, show)
+    is_monitored = any(OF_MONITORING in result.labels for result in listed)
     try:
-        with prepared(shared, suite) as kube:
-            outcome = campaign.run(kube, texts)
+        with prepared(shared, suite, is_monitored=is_monitored) as kube:
+            outcome = campaign.run(kube, [result.text for result in listed])
     finally:
         if not chosen.keep_cluster:
             shared.down()

@@ -19,13 +19,17 @@ from .dns import NameServer
 from .handler import stand_in
 from .portions import portions
 from .preparation import prepare
-from .results import Result
+from .prometheus import Prometheus
+from .results import Result, one_line
 from .storage import Provisioner
-from .suite import Suite
+from .suite import Spec, Suite
 from .table import PAGE, WHOLE
 
 # What the suite makes and removes itself, with the number of the process; a run that was interrupted leaves them.
 NAMESPACES = re.compile(r"kubevirt-test-(default|alternative|operator|privileged)\d+")
+# What Ginkgo writes of a specification that it has not begun, because one before it in an ordered container failed
+# (internal/group.go).
+NOT_BEGUN = re.compile(r"Spec skipped because (an earlier spec in an ordered container|a BeforeAll node) failed")
 
 
 def commit() -> str:
@@ -38,15 +42,16 @@ def commit() -> str:
 
 
 @contextlib.contextmanager
-def prepared(shared: Shared, suite: Suite, without: Collection[str] = ()) -> Iterator[Kube]:
-    """Garboard on a cluster, and what the tests expect around it; `without` are images that none of them wants."""
+def prepared(shared: Shared, suite: Suite, without: Collection[str] = (), is_monitored: bool = False) -> Iterator[Kube]:
+    """Garboard on a cluster, and what the tests expect around it; `without` are images that none of them wants. Only
+    those of monitoring want a Prometheus, which costs memory and time."""
     kube = shared.empty()
     kube.install()
     # Only their objects matter here; what the recorder sees of nodes and processes is for other tests.
     kube.recorder.stop()
     prepare(kube, suite.program.parent, without)
     stand_in(kube)
-    with Provisioner(kube), NameServer(kube):
+    with Provisioner(kube), NameServer(kube), Prometheus(kube) if is_monitored else contextlib.nullcontext():
         yield kube
 
 
@@ -116,19 +121,30 @@ class Campaign:
         return outcome
 
     def run_portion(self, kube: Kube, texts: list[str]) -> list[Result]:
-        began = time.monotonic()
-        try:
-            clear(kube)
-            specs = self.suite.run(kube, texts, self.collect)
-        except Failure as failure:
-            self.show(f"this portion has no result: {failure}")
-            return []
+        """Of an ordered container Ginkgo begins nothing after a failure: that is run again, without what failed."""
+        began, left = time.monotonic(), texts
+        found: list[Result] = []
+        while left:
+            try:
+                clear(kube)
+                specs = self.suite.run(kube, left, self.collect)
+            except Failure as failure:
+                self.show(f"{len(left)} specifications have no result: {failure}")
+                break
+            begun = self.keep([spec for spec in specs if not NOT_BEGUN.match(spec.failure)])
+            found += begun
+            others = {one_line(spec.text) for spec in specs} - {result.text for result in begun}
+            left = sorted(others) if begun else []
+        self.show(f"{summary(found)} in {time.monotonic() - began:.0f} s")
+        return found
+
+    def keep(self, specs: list[Spec]) -> list[Result]:
+        """Among the results of all, and shown."""
         today, mine = datetime.now(UTC).date().isoformat(), commit()
         found = [results.of(spec, mine, today) for spec in specs]
         results.save(results.merge(results.load(), found))
         for result in found:
             self.show(line(result))
-        self.show(f"{summary(found)} in {time.monotonic() - began:.0f} s")
         return found
 
 
