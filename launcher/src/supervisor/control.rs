@@ -381,9 +381,9 @@ async fn vnc(mut stream: UnixStream, senders: &ControlSenders, session: Session)
         answer(&mut stream, &ControlReply::Streaming).await?;
         return screen(senders, stream).await;
     }
-    // KubeVirt's message.
+    // The message of KubeVirt's node agent, and in brackets what its API server makes of that: clients look for either.
     let Some(over) = senders.screen.begin(session) else {
-        return answer(&mut stream, &denied("Active VNC connection. Request denied.")).await;
+        return answer(&mut stream, &denied("Active VNC connection. Request denied (websocket: bad handshake).")).await;
     };
     answer(&mut stream, &ControlReply::Session).await?;
     let (ours, theirs) = UnixStream::pair()?;

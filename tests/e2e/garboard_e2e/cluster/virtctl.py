@@ -22,11 +22,15 @@ SSH_OPTIONS = (
 )
 
 
-def virtctl(kube: Kube) -> Tool:
-    """The program, built from KubeVirt's Go module the first time, in the namespace of machines."""
+def fetched() -> pathlib.Path:
+    """The program, built from KubeVirt's Go module the first time."""
     made = subprocess.run([SCRIPTS / "fetch-reference", "virtctl"], check=True, stdout=subprocess.PIPE, text=True)
-    program = pathlib.Path(made.stdout.strip()) / "virtctl"
-    return Tool(kube.environment, (str(program), "--namespace", NAMESPACE))
+    return pathlib.Path(made.stdout.strip()) / "virtctl"
+
+
+def virtctl(kube: Kube) -> Tool:
+    """The program, in the namespace of machines."""
+    return Tool(kube.environment, (str(fetched()), "--namespace", NAMESPACE))
 
 
 def connected(port: int) -> socket.socket | None:

@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Sequence
 
+from ..cluster import virtctl
 from ..cluster.build import tools
 from ..cluster.kube import Kube
 from ..cluster.names import INSTALLED_IN
@@ -61,7 +62,7 @@ class Suite:
         texts = "|".join(re.escape(text).replace(r"\ ", r"\s+") for text in specs)
         ginkgo = [rf"focus=(?:{texts})\s*$", f"poll-progress-after={POLL_AFTER}", "timeout=4h"]
         own: list[Option] = ["-kubeconfig", kube.state / "kubeconfig", "-installed-namespace", INSTALLED_IN]
-        own += ["-kubectl-path", tools() / "kubectl", *OUTSIDE]
+        own += ["-kubectl-path", tools() / "kubectl", "-virtctl-path", virtctl.fetched(), *OUTSIDE]
         environment = {"REPORTER_MAX_FAILS": "10" if collect else "-1"}
         # What was not to be run is skipped without a reason; pending ones are in every report.
         found = [spec for spec in self.ginkgo("run", ginkgo, own, environment) if spec.state != "pending"]
