@@ -54,7 +54,11 @@ impl NodeOffer {
             accelerator,
             kvm: Some(kvm),
             machines: machines.flat_map(|machine| machine.alias.into_iter().chain([machine.name])).collect(),
-            cpu_models: models.into_iter().filter(|(_, lacks)| is_whole(lacks)).map(|(name, _)| name).collect(),
+            cpu_models: models
+                .into_iter()
+                .filter(|(name, lacks)| is_whole(lacks) && has_apic(name))
+                .map(|(name, _)| name)
+                .collect(),
             cpu_features: usable.into_iter().filter(|name| is_feature(name)).collect(),
             cpu_vendor: survey.cpu.vendor,
             hyperv: if has_kvm { enlightenments() } else { BTreeSet::new() },
@@ -66,6 +70,12 @@ impl NodeOffer {
 
 fn is_whole(lacks: &BTreeSet<String>) -> bool {
     lacks.iter().all(|feature| feature == LEFT_OUT)
+}
+
+/// Whether a guest with this model has a local APIC. Without one QEMU makes no PCIe port, which every machine has ("MSI-X is not supported by
+/// interrupt controller"); of its models these alone have none (target/i386/cpu.c).
+fn has_apic(model: &str) -> bool {
+    !matches!(model, "486" | "486-v1")
 }
 
 fn enlightenments() -> BTreeSet<String> {
@@ -116,6 +126,7 @@ mod tests {
         assert!(offer.machines.contains("q35"), "{:?}", offer.machines);
         // What a named model of that accelerator lacks here is not known; the accelerator's own model lacks nothing.
         assert!(offer.cpu_models.contains("max"), "{:?}", offer.cpu_models);
+        assert!(!offer.cpu_models.contains("486"), "{:?}", offer.cpu_models);
         // The translator has no AVX-512, and no KVM this is tested with lacks SSE2.
         assert!(offer.needs_kvm() || !offer.cpu_models.contains("Icelake-Server"), "{:?}", offer.cpu_models);
         assert!(offer.cpu_features.contains("sse2"), "{:?}", offer.cpu_features);
