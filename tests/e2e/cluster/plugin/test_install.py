@@ -83,7 +83,7 @@ def test_common_instancetypes_come_and_go_with_an_option_and_others_stay(kube: K
     assert sizes(kube) == [mine]
 
 
-# A third installation, of twenty seconds; what stays and what goes is a unit test, too (cli/plugin/src/operate/catalogue.rs).
+# A third installation, of twenty seconds. What stays and what goes is a unit test, too (cli/plugin/src/operate).
 @pytest.mark.long
 def test_an_upgrade_keeps_the_choice_and_removes_what_a_later_version_has_not(
     kube: Kube, person: Person, mine: str
