@@ -65,8 +65,6 @@ def took(kube: Kube, name: str) -> float:
     return times["Running"] - times["Pending"]
 
 
-# `scale` holds two hundred starts to the same bound, on simulated nodes.
-@pytest.mark.long
 def test_a_start_is_five_writes_and_three_reads(kube: Kube, note: Callable[[str], None]) -> None:
     """One machine after the other, so that the start of each is the time in which the last one could be written
     again. The first start of a machine is recorded beside them, in one write."""

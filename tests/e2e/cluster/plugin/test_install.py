@@ -96,6 +96,7 @@ def test_an_upgrade_keeps_the_choice_and_removes_what_a_later_version_has_not(
     person.install()
     assert sizes(kube) == all_of_them
     person.install("--common-instancetypes=false")
+    assert sizes(kube) == [mine]
 
 
 # That they are made and removed is tried above by the option. Whether option or object counts is a unit test, too
